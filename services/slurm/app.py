@@ -14,6 +14,7 @@ from coplace_client.errors import UnusableError
 from services.slurm.adapters.commands import Slurm
 from services.slurm.adapters.cursor import CursorFile
 from services.slurm.adapters.decisions import DecisionsInHand
+from services.slurm.adapters.declared import DeclaredBySlurm
 from services.slurm.adapters.drains import DrainPublisher
 from services.slurm.adapters.heartbeat import SlurmHeartbeat
 from services.slurm.adapters.meter import SlurmMeter
@@ -29,7 +30,8 @@ from services.slurm.model.clusters import (
     uncounted_resources,
     undeclared,
 )
-from services.slurm.model.facts import SlurmTerms
+from services.slurm.model.declared import licences_of, reservations_of
+from services.slurm.model.facts import SelectRules, SlurmTerms
 from services.slurm.settings import SlurmSettings, shares_of
 from shared.process.crash import end_process
 from shared.process.life import Process, run_process
@@ -68,14 +70,16 @@ async def _run(process: Process, own: SlurmSettings, shares: Sequence[ClusterSha
     slurm = Slurm(meter.called)
     region = RegionOverGrpc(own.ingest_address, own.placement_address, process.settings)
     until = _Until(process)
-    name = await until.done("Slurm", slurm.cluster)
+    config = await until.done("Slurm", slurm.config)
+    name = config["ClusterName"]
     nodes = await until.done("Slurm", slurm.nodes)
     uncounted = uncounted_resources(nodes)
     if uncounted:
         log.warning("not declared of nodes, nor asked of them", resources=sorted(uncounted))
     clusters = [share.cluster for share in shares]
     site = Site(own.site, own.account, shares[0].hardware.node_model, name)
-    terms = SlurmTerms(site, own.architecture or name, uncounted)
+    select = SelectRules.of_config(config)
+    terms = SlurmTerms(site, own.architecture or name, uncounted, select=select)
     declarer = _Declarer(slurm, own.site, terms.architecture, shares)
     publisher = SlurmPublisher(region, terms, RunsSeen.beside(region, site, clusters))
     declared = await until.done("Slurm and ingest", lambda: declarer.declare(publisher))
@@ -92,14 +96,23 @@ async def _run(process: Process, own: SlurmSettings, shares: Sequence[ClusterSha
     looks = _Looks(slurm, publisher, SlurmHeartbeat(region, own.site, name, clusters), own)
     drains = {each: DrainPublisher(region, own.site, each, own.drains_every_s) for each in clusters}
 
+    declarations = DeclaredBySlurm(region, f"{own.site}/{name}", clusters)
+
     def tell_nodes() -> None:
-        for cluster, shown in shared_out(slurm.nodes(), shares).items():
-            drains[cluster].tell(shown)
+        for cluster, nodes in shared_out(slurm.nodes(), shares).items():
+            drains[cluster].tell(nodes)
+        shown = slurm.shown("reservation")
+        declarations.declare_reservations(reservations_of(shown, publisher.clusters))
+
+    def declare() -> None:
+        declarer.declare(publisher)
+        shown = slurm.shown("licenses")
+        declarations.declare_licences(licences_of(shown, own.site, clusters))
 
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(looks.run())
         tasks.create_task(_every(own.nodes_every_s, tell_nodes))
-        tasks.create_task(_every(own.declares_every_s, lambda: declarer.declare(publisher)))
+        tasks.create_task(_every(own.declares_every_s, declare))
         tasks.create_task(reader.run(Tries(Obedience(slurm, region, site)).obey))
 
 

@@ -29,6 +29,7 @@ from coplace_client.errors import RejectedError
 from coplace_client.facts import job_fact
 from shared.catalogue.contents.check import check_contents
 from shared.catalogue.contents.compiled import YEAR_2000_US
+from shared.domain.array_tasks import task_id
 from shared.domain.hostlist import expand
 from shared.domain.job import job_id
 from shared.domain.printable import printable
@@ -111,10 +112,13 @@ def submission(message: Message, site: Site) -> Envelope:
 
 
 def identify(message: Message, site: Site) -> str:
-    """Return the id of the job that a message is about. Raises RejectedError where it says not
-    which that is."""
-    submitted_at_us = message.needed_time_us("@submit")
-    return job_id(site.name, _cluster(message, site), _local_id(message), submitted_at_us / 1e6)
+    """Return the id of the job that a message is about, that of a task behind the id of its array.
+    Raises RejectedError where it says not which that is."""
+    submitted_s = message.needed_time_us("@submit") / 1e6
+    array, task = message.number("array_job_id"), message.number("array_task_id")
+    if array and task is not None:
+        return task_id(job_id(site.name, _cluster(message, site), str(array), submitted_s), task)
+    return job_id(site.name, _cluster(message, site), _local_id(message), submitted_s)
 
 
 def _submitted(message: Message, site: Site) -> JobSubmitted:
@@ -362,11 +366,7 @@ def _expanded(message: Message, field: str) -> list[str]:
 
 
 def _local_id(message: Message) -> str:
-    """Return the id as Slurm prints it: array tasks as ARRAY_TASK, parts of a heterogeneous job as
-    JOB+PART."""
-    array, task = message.number("array_job_id"), message.number("array_task_id")
-    if array and task is not None:
-        return f"{array}_{task}"
+    """Return the number as Slurm prints it: parts of a heterogeneous job as JOB+PART."""
     leader, part = message.number("het_job_id"), message.number("het_job_offset")
     if leader and part is not None:
         return f"{leader}+{part}"

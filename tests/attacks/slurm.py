@@ -26,7 +26,13 @@ from coplace.v1.control_pb2 import DeadLetter
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import JobFinished, JobStarted, JobSubmitted
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
-from coplace.v1.placement_service_pb2 import ListedJob, ListJobsRequest, ShowNodesResponse
+from coplace.v1.placement_service_pb2 import (
+    ListedJob,
+    ListedLicences,
+    ListedReservation,
+    ListJobsRequest,
+    ShowNodesResponse,
+)
 
 from coplace_client.calls import UnansweredError
 from coplace_client.errors import RejectedError
@@ -328,15 +334,21 @@ class _Ingest:
     def jobs(self, request: ListJobsRequest) -> Sequence[ListedJob]:
         return ()
 
+    def reservations(self, cluster: str) -> Sequence[ListedReservation]:
+        return ()
+
+    def licences(self) -> Sequence[ListedLicences]:
+        return ()
+
 
 class _Released(Slurm):
     """Reads as Slurm is read, and remembers what was released."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.released: set[int] = set()
+        self.released: set[str] = set()
 
-    def release(self, job: int, release: Release) -> None:
+    def release(self, job: str, release: Release) -> None:
         self.released.add(job)
 
 
@@ -409,7 +421,7 @@ def _obey(course: Course, released: _Released, ingest: _Ingest, number: int) -> 
     decision.attempt = decision.grant = 1
     decision.cluster, decision.freq_ghz, decision.walltime_s = "alpha", 2.1, 60
     Obedience(released, ingest, _SITE).obey(decision)
-    course.require(released.released == {number}, f"job {number} was not released")
+    course.require(released.released == {str(number)}, f"job {number} was not released")
 
 
 def _check_told(course: Course, taken: Sequence[Any], kept: set[int]) -> None:

@@ -5,17 +5,22 @@ commands run in there."""
 
 import getpass
 import os
+import re
 import shutil
 import subprocess
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from deploy.local.ports import free_ports
+from shared.domain.hostlist import expand
 from tests.support.snippets import REPOSITORY
 
 NODES: Final = ("n1", "n2")
+PLAIN: Final = """\
+NodeName=n[1-2] CPUs=2 RealMemory=1024
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
 _GLUE: Final = REPOSITORY / "deploy" / "slurm"
 _WITHIN_S: Final = 60.0
 _CONF: Final = """\
@@ -35,16 +40,14 @@ TaskPlugin=task/none
 JobSubmitPlugins=lua
 TaskProlog={folder}/task_prolog.sh
 SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
+SelectTypeParameters={select}
 SlurmdParameters=config_overrides
 SchedulerParameters=sched_interval=1,batch_sched_delay=0
 ReturnToService=2
 MinJobAge=86400
 MpiDefault=none
-NodeName=n[1-2] NodeAddr=127.0.0.1 NodeHostname=localhost Port=[{first}-{last}] CPUs=2 \
-RealMemory=1024
-PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
+_HOSTS: Final = re.compile(r"^NodeName=(\S+)", re.MULTILINE)
 _COMMANDS: Final = ("scontrol", "scancel", "sinfo", "sbatch", "squeue")
 _WRAPPER: Final = """\
 #!/bin/bash
@@ -66,9 +69,19 @@ def is_installed() -> bool:
 class LocalSlurm:
     """Its daemons, with the project's files in place. A context manager."""
 
-    def __init__(self, folder: Path, root: Path | None = None, more: str = "") -> None:
-        """`folder` is below the root, where there is one; `more` is appended to slurm.conf."""
+    def __init__(
+        self,
+        folder: Path,
+        root: Path | None = None,
+        more: str = "",
+        nodes: str = PLAIN,
+        select: str = "CR_Core",
+    ) -> None:
+        """`folder` is below the root, where there is one; `more` is appended to slurm.conf. `nodes`
+        are its lines of nodes, which get their ports here, and of partitions."""
         self.folder, self._root, self._more = folder, root, more
+        self._nodes, self._select = nodes, select
+        self.names = [name for line in _HOSTS.findall(nodes) for name in expand(line)]
         self._inside = Path("/", folder.relative_to(root)) if root else folder
         self.environment = {**os.environ, "SLURM_CONF": str(self._inside / "slurm.conf")}
         if root:
@@ -82,7 +95,7 @@ class LocalSlurm:
         (self.folder / "state").mkdir()
         try:
             self._start("slurmctld", "-D")
-            for node in NODES:
+            for node in self.names:
                 (self.folder / f"spool-{node}").mkdir()
                 self._start("slurmd", "-D", "-N", node)
             self._wait()
@@ -123,19 +136,18 @@ class LocalSlurm:
     def _write(self) -> None:
         shutil.copy(_GLUE / "job_submit.lua", self.folder)
         shutil.copy(_GLUE / "task_prolog.sh", self.folder)
-        port, first, last = self._ports()
+        port, *of_nodes = free_ports(1 + len(self.names))
         text = _CONF.format(
-            folder=self._inside, port=port, first=first, last=last, user=getpass.getuser()
+            folder=self._inside, port=port, user=getpass.getuser(), select=self._select
         )
-        (self.folder / "slurm.conf").write_text(text + self._more)
+        left = iter(of_nodes)
 
-    def _ports(self) -> Sequence[int]:
-        """One of the controller, and two beside each other for the nodes."""
-        while True:
-            port, first, last = sorted(free_ports(3))
-            found = [first, first + 1]
-            if port not in found and last not in found:
-                return port, *found
+        def with_ports(line: re.Match[str]) -> str:
+            ports = ",".join(str(next(left)) for _ in expand(line[1]))
+            return f"{line[0]} NodeAddr=127.0.0.1 NodeHostname=localhost Port=[{ports}]"
+
+        nodes = _HOSTS.sub(with_ports, self._nodes)
+        (self.folder / "slurm.conf").write_text(text + nodes + self._more)
 
     def _start(self, *command: str) -> None:
         log = (self.folder / f"{'-'.join(command)}.log").open("wb")
@@ -151,13 +163,13 @@ class LocalSlurm:
         deadline_s = time.monotonic() + _WITHIN_S
         while time.monotonic() < deadline_s:
             done = subprocess.run(
-                ["sinfo", "--noheader", "--format=%D %t"],
+                ["sinfo", "--noheader", "--Node", "--format=%N %t"],
                 env=self.environment,
                 capture_output=True,
                 text=True,
                 check=False,
             )
-            if done.stdout.strip() == f"{len(NODES)} idle":
+            if {*done.stdout.splitlines()} == {f"{name} idle" for name in self.names}:
                 return
             time.sleep(0.2)
         logs = "".join(log.read_text() for log in self.folder.glob("*.log"))

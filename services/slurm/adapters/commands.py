@@ -1,19 +1,21 @@
 """Slurm's own commands, of the Slurm that `SLURM_CONF` names or that is this host's."""
 
 import json
+import os
 import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from coplace_client.errors import UnusableError
+from services.slurm.model.declared import records_of
 from services.slurm.model.jobs import GrantAnswer, SlurmJob
 from services.slurm.processor.orders import Release
 
 _WITHIN_S: Final = 60.0
 _NEEDED: Final = "this needs Slurm 22.05 or newer, with its JSON plugin (docs/how-to/slurm.md)"
 _MOST_SAID: Final = 400
-_CLUSTER: Final = re.compile(r"^ClusterName\s*=\s*(\S+)", re.MULTILINE)
+_SETTING: Final = re.compile(r"^(\w+)\s*=[ \t]*(.*?)[ \t]*$", re.MULTILINE)
 # As Slurm says that a job is unknown, or over.
 _UNKNOWN: Final = "Invalid job id"
 _OVER: Final = (
@@ -50,21 +52,27 @@ class SlurmRefusedError(SlurmError):
 
 class Slurm:
     """One cluster's Slurm. Every method raises SlurmError; those that change a job leave one alone
-    that is over. `called` gets the program of each command, and whether it answered."""
+    that is over, and name it as Slurm does. `called` gets the program of each command, and whether
+    it answered."""
 
     def __init__(
         self, called: Callable[[str, bool], object] = lambda _program, _answered: None
     ) -> None:
         self._called = called
 
-    def cluster(self) -> str:
-        """Return the name of the cluster in Slurm and in Coplace."""
-        found = _CLUSTER.search(self._said("scontrol", "show", "config"))
-        if found is None:
+    def config(self) -> Mapping[str, str]:
+        """Return its configuration, which has its name."""
+        found = dict(_SETTING.findall(self._said("scontrol", "show", "config")))
+        if not found.get("ClusterName"):
             raise SlurmError(
                 "`scontrol show config` names no cluster: set ClusterName in slurm.conf"
             )
-        return found[1]
+        return found
+
+    def shown(self, kind: str) -> list[dict[str, str]]:
+        """Return the records of a kind, such as "reservation" or "licenses", by their fields, in
+        which times are seconds since 1970."""
+        return records_of(self._said("scontrol", "show", kind, "--oneliner"))
 
     def nodes(self) -> Sequence[Mapping[str, Any]]:
         """Return its nodes, in its order."""
@@ -91,34 +99,34 @@ class Slurm:
             raise
         return [SlurmJob(fields) for fields in _objects(shown, "jobs")]
 
-    def release(self, job: int, release: Release) -> None:
+    def release(self, job: str, release: Release) -> None:
         """Start a held job as soon as its nodes are free. Slurm shall not requeue it by itself:
         where it starts is not its to say."""
         said = [f"AdminComment={release.word}", f"TimeLimit={release.limit_min}", "Requeue=0"]
         if release.nodes:
             said.append(f"ReqNodeList={','.join(release.nodes)}")
         self._change("scontrol", "update", f"JobId={job}", *said)
-        self._change("scontrol", "release", str(job))
+        self._change("scontrol", "release", job)
 
-    def hold(self, job: int) -> None:
+    def hold(self, job: str) -> None:
         """Let a job that waits not start before it is released."""
-        self._change("scontrol", "hold", str(job))
+        self._change("scontrol", "hold", job)
 
-    def leave(self, job: int, word: GrantAnswer) -> None:
+    def leave(self, job: str, word: GrantAnswer) -> None:
         """Leave the word on a grant with its job."""
         self._change("scontrol", "update", f"JobId={job}", f"AdminComment={word}")
 
-    def suspend(self, job: int) -> None:
+    def suspend(self, job: str) -> None:
         """Stop a job on its nodes."""
-        self._change("scontrol", "suspend", str(job))
+        self._change("scontrol", "suspend", job)
 
-    def resume(self, job: int) -> None:
+    def resume(self, job: str) -> None:
         """Let a suspended job run on."""
-        self._change("scontrol", "resume", str(job))
+        self._change("scontrol", "resume", job)
 
-    def cancel(self, job: int) -> None:
+    def cancel(self, job: str) -> None:
         """End a job, or take it out of the queue."""
-        self._change("scancel", str(job))
+        self._change("scancel", job)
 
     def _change(self, *command: str) -> None:
         """Unless the job is over."""
@@ -153,6 +161,7 @@ class Slurm:
                 errors="replace",
                 timeout=_WITHIN_S,
                 check=False,
+                env={**os.environ, "SLURM_TIME_FORMAT": "%s"},
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             self._called(command[0], False)

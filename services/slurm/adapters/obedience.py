@@ -1,12 +1,14 @@
 """Obeys decisions on the jobs of a Slurm."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_pb2 import VERDICT_ACTION, VERDICT_START, PlacementDecided
 
+from coplace_client.errors import RejectedError
 from coplace_client.facts import action_done, action_refused, decline_event
 from services.slurm.adapters.commands import Slurm, SlurmRefusedError
 from services.slurm.adapters.region import AskedRegion
@@ -24,6 +26,7 @@ from services.slurm.processor.orders import (
     orders,
     orders_of_refused,
 )
+from shared.domain.array_tasks import as_task, parse_tasks
 from shared.domain.printable import printable
 from shared.process.clock import now_us
 from shared.slurm.facts import Site, identify
@@ -31,7 +34,7 @@ from shared.slurm.facts import Site, identify
 # Placement waits for a word on these.
 ANSWERED: Final = frozenset({VERDICT_START, VERDICT_ACTION})
 # Slurm's number in an id, with what it says of a task or a part behind it.
-_NUMBER: Final = re.compile(r"/(\d{1,12})[^/]*/\d+$")
+_NUMBER: Final = re.compile(r"/(\d{1,12})[^/]*/\d+(?:_\d+)?$")
 
 
 class Obedience:
@@ -70,10 +73,11 @@ class Obedience:
     def _job(self, job_id: str) -> SlurmJob | None:
         """Return the job of an id, which Slurm may know no more."""
         found = _NUMBER.search(job_id)
-        for job in self._slurm.jobs(int(found[1])) if found else ():
+        shown = self._slurm.jobs(int(found[1])) if found else []
+        for job in shown:
             if _id_of(job, self._site) == job_id:
                 return job
-        return None
+        return _waiting_task(job_id, shown, self._site)
 
     def _carry_out(self, order: Order, decision: PlacementDecided, job: SlurmJob | None) -> bool:
         """Hold a job; return False where it is not held since it started before."""
@@ -100,23 +104,42 @@ class Obedience:
         match order:
             case Release(word=word):
                 about_it = word._replace(submit_s=job.submit_s, wanted=job.wanted)
-                self._slurm.release(job.job_id, replace(order, word=about_it))
+                self._slurm.release(job.name_in_slurm, replace(order, word=about_it))
             case Cancel():
-                self._slurm.cancel(job.job_id)
+                self._slurm.cancel(job.name_in_slurm)
             case Suspend():
-                self._slurm.suspend(job.job_id)
+                self._slurm.suspend(job.name_in_slurm)
             case Resume():
-                self._slurm.resume(job.job_id)
+                self._slurm.resume(job.name_in_slurm)
 
     def _hold(self, job: SlurmJob, order: Hold, job_id: str) -> bool:
         """Once it is held it starts no more: what is seen then is final."""
-        self._slurm.hold(job.job_id)
+        self._slurm.hold(job.name_in_slurm)
         now = self._job(job_id)
         if now is not None and now.has_nodes:
             return False
         word = order.word._replace(submit_s=job.submit_s, wanted=job.wanted)
-        self._slurm.leave(job.job_id, word)
+        self._slurm.leave(job.name_in_slurm, word)
         return True
+
+
+def _waiting_task(job_id: str, shown: Iterable[SlurmJob], site: Site) -> SlurmJob | None:
+    """Return a task that waits with others of its array, which Slurm shows as one."""
+    named = as_task(job_id)
+    if named is None:
+        return None
+    array_id, index = named
+    for job in shown:
+        if job.is_array and job.is_pending and _id_of(job, site) == array_id:
+            return job.task(index) if _has_task(job, index) else None
+    return None
+
+
+def _has_task(array: SlurmJob, index: int) -> bool:
+    try:
+        return parse_tasks(array.tasks).ordinal(index) is not None
+    except RejectedError:
+        return False
 
 
 def _id_of(job: SlurmJob, site: Site) -> str:

@@ -11,15 +11,17 @@ import grpc
 import structlog
 from coplace.v1.control_pb2 import ClusterDeclared
 from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.jobs_pb2 import JobSubmitted
 
 from coplace_client.calls import UnansweredError
 from coplace_client.facts import fact
 from services.slurm.adapters.region import AskedRegion
 from services.slurm.adapters.runs import RunsSeen
 from services.slurm.model.clusters import cluster_map
-from services.slurm.model.facts import SlurmTerms, facts_of
+from services.slurm.model.facts import ClusterMap, SlurmTerms, facts_of
 from services.slurm.model.jobs import SlurmJob
 from services.slurm.model.start_terms import ShownJobs, release
+from shared.domain.array_tasks import as_task
 from shared.domain.printable import printable
 from shared.process.clock import now_us
 from shared.streams.stages.unit import EventTimeLimit
@@ -68,6 +70,9 @@ class SlurmPublisher:
         # What was noted of which job, or of which fact that was refused.
         self._noted: dict[str, str] = {}
         self._aside: set[str] = set()
+        # Arrays that wait, or have waited.
+        self._arrays: set[str] = set()
+        self._arrays_shown: set[str] = set()
         self.states: Mapping[ShownState, int] = {}
         """How many jobs were in which state at the last look."""
 
@@ -79,6 +84,11 @@ class SlurmPublisher:
                 self._declare(cluster)
         declared = [self._declared[each.cluster] for each in clusters]
         self._terms = replace(self._terms, clusters=cluster_map(declared))
+
+    @property
+    def clusters(self) -> ClusterMap:
+        """Return the clusters as they are declared."""
+        return self._terms.clusters
 
     def _declare(self, cluster: ClusterDeclared) -> None:
         at_us = now_us()
@@ -107,6 +117,7 @@ class SlurmPublisher:
         ended = self._runs.ended(shown)
         self._kept_out |= self._runs.kept_out
         before, self._noted, self._aside = self._noted, {}, set()
+        self._arrays_shown = set()
         beside = ShownJobs(shown, self._site)
         known = {
             event.id: event
@@ -117,6 +128,7 @@ class SlurmPublisher:
         self._send(fresh, before)
         self._sent = set(known)  # Slurm forgets jobs that ended, and so does this
         self._kept_out &= {event.job_submitted.job_id for event in known.values()}
+        self._arrays &= self._arrays_shown
         self._runs.remember(shown)
         self.states = Counter(self._state(job) for job in shown)
         return bool(fresh)
@@ -149,7 +161,16 @@ class SlurmPublisher:
             self._note(f"job {job.job_id}", f"is published with less of its {left_out}", before)
         if held_because := told[0].job_submitted.held_because:
             self._note(f"job {job.job_id}:", f"held. {held_because}", before)
-        return told
+        return told[1:] if self._is_of_known_array(job, told[0].job_submitted) else told
+
+    def _is_of_known_array(self, job: SlurmJob, submitted: JobSubmitted) -> bool:
+        """Return whether the submission of a task is that of its array."""
+        named = as_task(submitted.job_id) if job.is_task else None
+        array_id = named[0] if named else submitted.job_id
+        self._arrays_shown.add(array_id)
+        if job.is_array:
+            self._arrays.add(array_id)
+        return named is not None and (array_id in self._arrays or job.word.grant > 0)
 
     def _with_terms(
         self, job: SlurmJob, beside: ShownJobs, told: Sequence[Envelope]

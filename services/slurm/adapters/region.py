@@ -9,7 +9,11 @@ from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_service_pb2 import (
     ListClustersRequest,
     ListedJob,
+    ListedLicences,
+    ListedReservation,
     ListJobsRequest,
+    ListLicencesRequest,
+    ListReservationsRequest,
     ShowNodesRequest,
     ShowNodesResponse,
 )
@@ -41,6 +45,12 @@ class AskedRegion(Protocol):
 
     def jobs(self, request: ListJobsRequest) -> Sequence[ListedJob]:
         """Return all jobs that are asked for."""
+
+    def reservations(self, cluster: str) -> Iterable[ListedReservation]:
+        """Return the reservations of a cluster."""
+
+    def licences(self) -> Iterable[ListedLicences]:
+        """Return all licences."""
 
 
 class RegionOverGrpc:
@@ -77,6 +87,20 @@ class RegionOverGrpc:
         with self._calling() as channel:
             pages = pages_of_jobs(channel, request, _MOST_JOBS, _WITHIN_S)
             return [job for page in pages for job in page.jobs]
+
+    def reservations(self, cluster: str) -> Iterable[ListedReservation]:
+        """Return the reservations of a cluster."""
+        with self._calling() as channel:
+            request = ListReservationsRequest(cluster=cluster)
+            answer = PlacementServiceStub(channel).ListReservations(request, timeout=_WITHIN_S)
+        return list(answer.reservations)
+
+    def licences(self) -> Iterable[ListedLicences]:
+        """Return all licences."""
+        with self._calling() as channel:
+            stub = PlacementServiceStub(channel)
+            answer = stub.ListLicences(ListLicencesRequest(), timeout=_WITHIN_S)
+        return list(answer.licences)
 
     def _calling(self) -> AbstractContextManager[grpc.Channel]:
         return calling(self._placement, self._settings)

@@ -80,17 +80,24 @@ class RunsSeen:
         known = list(self._listed()) if by_stem else []
         self.kept_out = frozenset(job.job_id for job in known if _KEPT_OUT in job.reason)
         for listed in known:
-            stem, _, submit = listed.job_id.rpartition("/")
+            stem, submit_s = _stem_and_submit_s(listed.job_id)
             job = by_stem.get(stem)
-            if job is not None and submit.isdecimal() and int(submit) < job.submit_s:
-                yield _run_of(listed, int(submit), job)
+            if job is not None and 0 < submit_s < job.submit_s:
+                yield _run_of(listed, submit_s, job)
 
     def _stems(self, shown: Iterable[SlurmJob]) -> Iterator[tuple[_Stem, SlurmJob]]:
         for job in shown:
             try:
-                yield identify(job.message(), self._site).rpartition("/")[0], job
+                yield _stem_and_submit_s(identify(job.message(), self._site))[0], job
             except RejectedError:
                 continue
+
+
+def _stem_and_submit_s(job_id: str) -> tuple[_Stem, int]:
+    """An id without its submit time, and that; 0: it has none."""
+    before, _, last = job_id.rpartition("/")
+    submit, _, task = last.partition("_")
+    return f"{before}_{task}", int(submit) if submit.isdecimal() else 0
 
 
 def _run_of(listed: ListedJob, submit_s: int, requeued: SlurmJob) -> SlurmJob:

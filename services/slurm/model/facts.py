@@ -5,7 +5,7 @@ They have the ids that `ingest-jobcomp` gives them, so that either may publish t
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import JobFinished, JobSubmitted, RunInterval
@@ -18,6 +18,7 @@ from shared.slurm.facts import Site, envelopes, submission
 # The characters of the reason that a job is held for.
 MOST_REASON: Final = 256
 _SECOND_US: Final = 1_000_000
+_SHARING: Final = frozenset({"cons_tres", "cons_res"})
 _OF_SUSPENSION: Final = ("pre_sus_time", "suspend_time")
 
 
@@ -44,6 +45,23 @@ class ClusterMap:
 
 
 @dataclass(frozen=True, slots=True)
+class SelectRules:
+    """What the select plugin gives jobs: cores of nodes that others share, or whole nodes; and
+    whether memory is given too."""
+
+    shares_nodes: bool = False
+    counts_memory: bool = True
+
+    @classmethod
+    def of_config(cls, config: Mapping[str, str]) -> Self:
+        """Return those of a Slurm, as `scontrol show config` has it."""
+        plugin = config.get("SelectType", "").rpartition("/")[2]
+        parameters = config.get("SelectTypeParameters", "").upper()
+        is_shared = plugin in _SHARING and ("CR_CORE" in parameters or "CR_CPU" in parameters)
+        return cls(is_shared, "MEMORY" in parameters)
+
+
+@dataclass(frozen=True, slots=True)
 class SlurmTerms:
     """What its jobs do not say: whose they are, the architecture that they ask for, what is
     `uncounted` of their nodes and not asked of them, and the clusters that these are."""
@@ -52,6 +70,7 @@ class SlurmTerms:
     architecture: str
     uncounted: Set[str] = frozenset()
     clusters: ClusterMap = ClusterMap()
+    select: SelectRules = SelectRules()
 
 
 class RepairedFacts(NamedTuple):
@@ -70,6 +89,7 @@ def facts_of(job: SlurmJob, terms: SlurmTerms, latest_us: int | None = None) -> 
     submitted, unmapped = told[0].job_submitted, job.unmapped
     if not unmapped:
         _say_where(submitted, job)
+        _say_what(submitted, job, terms.select)
     elif is_pending:
         submitted.held_because = printable(unmapped, MOST_REASON)
     submitted.architectures.append(printable(terms.architecture))
@@ -101,6 +121,19 @@ def _say_where(submitted: JobSubmitted, job: SlurmJob) -> None:
     submitted.nodes_wanted.extend([job.wanted] if job.wanted else [])
     excluded = text(of.get("excluded_nodes"))
     submitted.nodes_excluded.extend([excluded] if excluded else [])
+
+
+def _say_what(submitted: JobSubmitted, job: SlurmJob, select: SelectRules) -> None:
+    """Add what it needs beside nodes, which tasks it has, and whether it accepts others."""
+    submitted.licences.update(job.licences)
+    submitted.reservation = printable(job.reservation)
+    if job.is_array:
+        submitted.array, submitted.array_at_most = job.tasks, job.most_tasks
+    if select.shares_nodes and submitted.cores_per_unit and not job.is_alone:
+        submitted.shareable = True
+        if not select.counts_memory and not job.asked_memory:
+            # Slurm shows the memory of the whole node.
+            submitted.memory_gib_per_unit = 0.0
 
 
 def _under(word: GrantAnswer, later: Envelope, job: SlurmJob) -> Envelope:

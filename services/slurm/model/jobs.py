@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Self
 
 from coplace_client.errors import RejectedError
-from services.slurm.model.shown import iso_time, number, text
+from services.slurm.model.shown import iso_time, number, text, texts
+from shared.domain.array_tasks import parse_tasks
 from shared.domain.features import parse_features
 from shared.domain.hostlist import expand
 from shared.slurm.facts import OUTCOMES
@@ -29,6 +30,24 @@ _NEVER_THERE: Final = frozenset(
         *("Constraints", "Reservation", "ReservationDeleted", "AccountNotAllowed"),
     }
 )
+
+
+_SHARED: Final = ("shared", "exclusive")
+# As releases of Slurm say that a job has its nodes to itself, or with others of its user.
+_ALONE: Final = frozenset({"none", "exclusive", "true", "user", "mcs"})
+_LICENCE: Final = re.compile(r"([^\s:=|,]{1,64})(?:[:=](\d{1,6}))?")
+
+
+def parse_licences(said: str) -> dict[str, int]:
+    """Return how many of each licence a list such as "matlab:2,ansys" names. Raises RejectedError
+    for a list with alternatives."""
+    found: dict[str, int] = {}
+    for each in said.split(",") if said else ():
+        licence = _LICENCE.fullmatch(each)
+        if licence is None:
+            raise RejectedError("licenses", f"{said[:80]!r} is not a list such as matlab:2,ansys")
+        found[licence[1]] = found.get(licence[1], 0) + int(licence[2] or 1)
+    return found
 
 
 class GrantAnswer(NamedTuple):
@@ -140,13 +159,10 @@ class SlurmJob:
     def unmapped(self) -> str:
         """Return what it asks for that Coplace can't follow, in words; empty where that is
         nothing."""
-        if reservation := text(self.fields.get("reservation")) or text(
-            self.fields.get("resv_name")
-        ):
-            return f"reservation {reservation} is not mapped to Coplace yet"
-        if licences := text(self.fields.get("licenses")):
-            return f"licences {licences} are not mapped to Coplace yet"
         try:
+            parse_licences(text(self.fields.get("licenses")))
+            if self.is_array:
+                parse_tasks(self.tasks)
             if features := text(self.fields.get("features")):
                 parse_features(features)
             for name in ("excluded_nodes", "required_nodes"):
@@ -158,10 +174,70 @@ class SlurmJob:
 
     @property
     def is_placed(self) -> bool:
-        """Return whether Coplace is to know of it: arrays and parts of heterogeneous jobs that wait
-        are Slurm's own, since it starts them together."""
-        array, leader = self.fields.get("array_task_string"), self.fields.get("het_job_id")
-        return not (self.is_pending and (array or number(leader)))
+        """Return whether Coplace is to know of it: parts of heterogeneous jobs that wait are
+        Slurm's own, since it starts them together."""
+        return not (self.is_pending and number(self.fields.get("het_job_id")))
+
+    @property
+    def is_array(self) -> bool:
+        """Return whether it is the tasks of an array that wait together, or were cancelled so."""
+        return bool(self.tasks) and self._task is None
+
+    @property
+    def tasks(self) -> str:
+        """Return the indices of those tasks, as ranges."""
+        return text(self.fields.get("array_task_string")).partition("%")[0]
+
+    @property
+    def is_task(self) -> bool:
+        """Return whether it is a task of an array whose submission is also its own: Slurm gives one
+        that was requeued another submit time."""
+        return self._task is not None and not number(self.fields.get("restart_cnt"))
+
+    @property
+    def most_tasks(self) -> int:
+        """Return how many tasks of the array have nodes at once; 0: any number."""
+        return number(self.fields.get("array_max_tasks")) or 0
+
+    @property
+    def name_in_slurm(self) -> str:
+        """Return how Slurm's commands name it: a task is taken out of its array by that."""
+        is_waiting_task = self.is_pending and self._task is not None
+        array = number(self.fields.get("array_job_id"))
+        return f"{array}_{self._task}" if is_waiting_task else str(self.job_id)
+
+    def task(self, index: int) -> "SlurmJob":
+        """Return a task of an array that waits, as if it waited alone."""
+        alone = {"array_task_id": index, "array_task_string": ""}
+        return SlurmJob({**self.fields, **alone})
+
+    @property
+    def _task(self) -> int | None:
+        array = number(self.fields.get("array_job_id"))
+        return number(self.fields.get("array_task_id")) if array else None
+
+    @property
+    def is_alone(self) -> bool:
+        """Return whether it shares its nodes with no job of others, as with `--exclusive`."""
+        said = {word.lower() for name in _SHARED for word in texts(self.fields.get(name))}
+        return not said.isdisjoint(_ALONE)
+
+    @property
+    def asked_memory(self) -> bool:
+        """Return whether its user asked for memory."""
+        return any(number(self.fields.get(name)) for name in ("memory_per_node", "memory_per_cpu"))
+
+    @property
+    def reservation(self) -> str:
+        """Return the reservation that it asks for; empty: none."""
+        of = self.fields
+        return text(of.get("reservation")) or text(of.get("resv_name"))
+
+    @property
+    def licences(self) -> dict[str, int]:
+        """Return the licences that it needs, by name. Raises RejectedError for what is not all of
+        a list."""
+        return parse_licences(text(self.fields.get("licenses")))
 
     def ended_by_requeue(self, requeued_s: int) -> "SlurmJob":
         """Return the job as its run ended, of which Slurm shows nothing any more: it was requeued

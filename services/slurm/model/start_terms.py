@@ -12,6 +12,7 @@ from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import (
     DEPENDENCY_CONDITION_AFTER,
     DEPENDENCY_CONDITION_AFTER_ANY,
+    DEPENDENCY_CONDITION_AFTER_CORR,
     DEPENDENCY_CONDITION_AFTER_NOT_OK,
     DEPENDENCY_CONDITION_AFTER_OK,
     DEPENDENCY_CONDITION_SINGLETON,
@@ -27,6 +28,7 @@ from services.slurm.model.jobs import SlurmJob
 from services.slurm.model.shown import number
 from shared.catalogue.contents.check import check_contents
 from shared.catalogue.payloads.domain_types import dependencies_of, job_of
+from shared.domain.array_tasks import as_task
 from shared.domain.printable import printable
 from shared.slurm.facts import OUTCOMES, Site, identify
 
@@ -145,21 +147,28 @@ class ShownJobs:
                 self._require_one_account(job)
                 yield Dependency(condition=DEPENDENCY_CONDITION_SINGLETON)
             else:
-                awaited, condition = self._awaited(job, item), _CONDITIONS[item.kind]
+                awaited, is_array = self._awaited(job, item)
+                condition = _CONDITIONS[item.kind]
+                if item.kind == _OF_TASK and is_array and job.is_array:
+                    condition = DEPENDENCY_CONDITION_AFTER_CORR
                 yield Dependency(job_id=awaited, condition=condition, delay_s=item.delay_s)
 
-    def _awaited(self, job: SlurmJob, item: _Item) -> str:
-        """Return the id of the job that a dependency names."""
+    def _awaited(self, job: SlurmJob, item: _Item) -> tuple[str, bool]:
+        """Return the id of the job that a dependency names, and whether that is an array."""
         named = self._named(job, item)
         if named is None:
             raise NotUnderstoodError(
                 f"dependency {item.text!r} is of a job that Slurm shows no more"
             )
-        if named is self._arrays.get(item.number):
-            raise NotUnderstoodError(f"dependency {item.text!r} is of all tasks of an array")
         if self._account(named[0]) != self._account(job):
             raise NotUnderstoodError(f"dependency {item.text!r} is of a job of another account")
-        return identify(named[0].message(), self._site)
+        if not item.number or named is not self._arrays.get(item.number):
+            return identify(named[0].message(), self._site), False
+        # Tasks that were requeued have another submit time, and are jobs of their own.
+        first = min(named, key=lambda each: each.submit_s)
+        first_id = identify(first.message(), self._site)
+        task = None if first.is_array else as_task(first_id)
+        return (task[0] if task else first_id), True
 
     def _named(self, job: SlurmJob, item: _Item) -> Sequence[SlurmJob] | None:
         """Return the jobs that a dependency names, None where Slurm does not show them."""

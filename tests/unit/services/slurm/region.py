@@ -5,7 +5,13 @@ from types import SimpleNamespace
 
 import grpc
 from coplace.v1.ingest_service_pb2 import Envelope
-from coplace.v1.placement_service_pb2 import ListedJob, ListJobsRequest, ShowNodesResponse
+from coplace.v1.placement_service_pb2 import (
+    ListedJob,
+    ListedLicences,
+    ListedReservation,
+    ListJobsRequest,
+    ShowNodesResponse,
+)
 
 from coplace_client.calls import UnansweredError
 from services.slurm.model.facts import SlurmTerms
@@ -27,6 +33,8 @@ class PlayedRegion:
     def __init__(self) -> None:
         self.told: list[Envelope] = []
         self.listed: list[ListedJob] = []
+        self.reserved: list[ListedReservation] = []
+        self.licensed: list[ListedLicences] = []
         self.known: list[str] = []
         self.failures: list[Exception] = []
 
@@ -53,3 +61,11 @@ class PlayedRegion:
     def jobs(self, request: ListJobsRequest) -> Sequence[ListedJob]:
         """What is listed, whatever is asked for."""
         return self.listed
+
+    def reservations(self, cluster: str) -> Iterable[ListedReservation]:
+        """What is set of it."""
+        return [each for each in self.reserved if each.reservation.cluster == cluster]
+
+    def licences(self) -> Iterable[ListedLicences]:
+        """What is set."""
+        return self.licensed

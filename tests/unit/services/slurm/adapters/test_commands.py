@@ -75,11 +75,11 @@ def test_what_slurm_refuses_for_good_is_told_from_what_it_may_do_later(
 ) -> None:
     write(commands, "scontrol", said.encode(), 1)
     with pytest.raises(SlurmError) as caught:
-        Slurm().hold(7)
+        Slurm().hold("7")
     assert type(caught.value) is kind
     assert caught.value.words == said
 
 
 def test_a_job_that_is_over_is_left_alone(commands: Path) -> None:
     write(commands, "scontrol", b"slurm_suspend error: Job/step already completing", 1)
-    Slurm().hold(7)
+    Slurm().hold("7")

@@ -30,7 +30,7 @@ class PlayedSlurm:
     """Has one job, and is away at first."""
 
     def __init__(self) -> None:
-        self.released: list[int] = []
+        self.released: list[str] = []
         self.away = 1
 
     def cluster(self) -> str:
@@ -42,7 +42,7 @@ class PlayedSlurm:
             raise SlurmError("squeue: slurmctld does not answer")
         return [SlurmJob(JOB)]
 
-    def release(self, job: int, _release: Release) -> None:
+    def release(self, job: str, _release: Release) -> None:
         self.released.append(job)
 
 
@@ -64,7 +64,7 @@ def test_a_decision_is_obeyed_over_failures_of_slurm_and_of_ingest() -> None:
     with capture_logs() as logs:
         for decision in (decided(JOB_ID), decided("north/alpha/18/1", grant=3)):
             asyncio.run(both.obey(decision))
-    assert slurm.released == [17]
+    assert slurm.released == ["17"]
     assert [event.job_declined.grant for event in region.told] == [3]
     assert [each["did"] for each in logs if each["event"] == "obeyed"] == [
         "released on n1 at 2.1 GHz for 1 min",
@@ -80,25 +80,25 @@ class StubbornSlurm(PlayedSlurm):
 
     def __init__(self, failures: Mapping[int, Exception]) -> None:
         super().__init__()
-        self.away, self.failures = 0, dict(failures)
-        self.tried = Counter[int]()
-        self.words: dict[int, GrantAnswer] = {}
+        self.away, self.failures = 0, {str(job): error for job, error in failures.items()}
+        self.tried = Counter[str]()
+        self.words: dict[str, GrantAnswer] = {}
 
     def jobs(self, _number: int = 0) -> list[SlurmJob]:
         broken: Any = {"job_id": "?", "submit_time": []}
         return [SlurmJob(broken), *(SlurmJob({**JOB, "job_id": number}) for number in (17, 18, 19))]
 
-    def release(self, job: int, release: Release) -> None:
+    def release(self, job: str, release: Release) -> None:
         self.tried[job] += 1
         if job in self.failures:
             raise self.failures[job]
         super().release(job, release)
 
-    def hold(self, job: int) -> None:
+    def hold(self, job: str) -> None:
         if isinstance(self.failures.get(job), SlurmBusyError):
             raise self.failures[job]
 
-    def leave(self, job: int, word: GrantAnswer) -> None:
+    def leave(self, job: str, word: GrantAnswer) -> None:
         self.words[job] = word
 
 
@@ -119,19 +119,19 @@ def test_a_start_that_slurm_refuses_is_declined_in_its_words_and_holds_up_no_oth
     words = "slurm_update error:\tInvalid node name specified"
     slurm = StubbornSlurm({17: SlurmRefusedError(f"scontrol: {words}", words)})
     region = obeyed(slurm)
-    assert (slurm.released, slurm.tried[17]) == ([18, 19], 1)
+    assert (slurm.released, slurm.tried["17"]) == (["18", "19"], 1)
     [declined] = [event.job_declined for event in region.told]
     assert declined.job_id == JOB_ID
     assert declined.reason == "slurm_update error:_Invalid node name specified"
-    assert slurm.words == {17: GrantAnswer(1, submit_s=SUBMIT_S)}
+    assert slurm.words == {"17": GrantAnswer(1, submit_s=SUBMIT_S)}
 
 
 def test_what_is_tried_again_is_of_one_job_and_ends() -> None:
     slurm = StubbornSlurm({17: SlurmBusyError("try again later"), 18: ZeroDivisionError()})
     with capture_logs() as logs:
         region = obeyed(slurm)
-    assert slurm.released == [19]
-    assert (slurm.tried[17], slurm.tried[18]) == (24, 3)
+    assert slurm.released == ["19"]
+    assert (slurm.tried["17"], slurm.tried["18"]) == (24, 3)
     assert [event.job_declined.reason for event in region.told] == ["ZeroDivisionError()"]
     [unanswered_] = [each for each in logs if each["event"] == "not answered"]
     assert (unanswered_["job"], unanswered_["problem"]) == (JOB_ID, "try again later")
@@ -143,12 +143,12 @@ class RunningSlurm(PlayedSlurm):
     def __init__(self, words: str = "") -> None:
         super().__init__()
         self.away, self.words = 0, words
-        self.suspended: list[int] = []
+        self.suspended: list[str] = []
 
     def jobs(self, _number: int = 0) -> list[SlurmJob]:
         return [SlurmJob({**JOB, **RUNS})]
 
-    def suspend(self, job: int) -> None:
+    def suspend(self, job: str) -> None:
         if self.words:
             raise SlurmRefusedError(f"scontrol: {self.words}", self.words)
         self.suspended.append(job)
@@ -167,7 +167,7 @@ def suspension(slurm: RunningSlurm) -> Any:
 def test_an_action_is_answered_when_it_is_done() -> None:
     slurm = RunningSlurm()
     done = suspension(slurm).job_action_done
-    assert slurm.suspended == [17]
+    assert slurm.suspended == ["17"]
     assert (done.job_id, done.attempt, done.grant, done.number) == (JOB_ID, 1, 2, 3)
     assert done.freq_ghz == 0
 

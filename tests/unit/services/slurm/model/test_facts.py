@@ -16,7 +16,7 @@ from services.slurm.model.clusters import (
     declared_cluster,
     uncounted_resources,
 )
-from services.slurm.model.facts import SlurmTerms, facts_of
+from services.slurm.model.facts import SelectRules, SlurmTerms, facts_of
 from services.slurm.model.jobs import GrantAnswer, SlurmJob
 from services.slurm.model.shown import number
 from shared.catalogue.contents.check import check_contents
@@ -102,15 +102,54 @@ def test_later_versions_wrap_numbers_and_list_states() -> None:
     ("changes", "is_placed"),
     [
         ({}, True),
-        ({"array_task_string": "1-2", "array_job_id": 17}, False),
+        ({"array_task_string": "1-2", "array_job_id": 17}, True),
         ({"het_job_id": 17}, False),
         ({"array_task_id": 1, "array_job_id": 17, **RUNS}, True),
     ],
 )
-def test_arrays_that_wait_are_slurms_own_and_their_tasks_are_reported(
+def test_parts_of_heterogeneous_jobs_that_wait_are_slurms_own(
     changes: dict[str, Any], is_placed: bool
 ) -> None:
     assert job(**changes).is_placed == is_placed
+
+
+def test_an_array_that_waits_is_one_submission() -> None:
+    waits = job(array_job_id=17, array_task_string="0-9:3,20%4", array_max_tasks=4)
+    [submitted] = told(waits)
+    assert (submitted.job_id, submitted.array) == (f"north/alpha/17/{SUBMIT_S}", "0-9:3,20")
+    assert submitted.array_at_most == 4
+    task = waits.task(3)
+    assert (task.name_in_slurm, task.is_array, task.is_task) == ("17_3", False, True)
+    assert told(task)[0].job_id == f"north/alpha/17/{SUBMIT_S}_3"
+
+
+def test_an_array_whose_tasks_slurm_cuts_off_is_held_with_the_reason() -> None:
+    [submitted] = told(job(array_job_id=17, array_task_string="1,3,5,..."))
+    assert submitted.held_because.startswith("Coplace can't follow it: array")
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"), [({}, True), ({"shared": "none"}, False), ({"shared": ["none"]}, False)]
+)
+def test_a_job_shares_its_nodes_unless_it_asks_to_be_alone(
+    said: dict[str, Any], expected: bool
+) -> None:
+    config = {"SelectType": "select/cons_tres", "SelectTypeParameters": "CR_CORE"}
+    shares = SlurmTerms(SITE, "alpha", select=SelectRules.of_config(config))
+    [found] = facts_of(job(**said), shares).told
+    assert found.job_submitted.shareable is expected
+    whole = SlurmTerms(SITE, "alpha", select=SelectRules.of_config({"SelectType": "select/linear"}))
+    assert not facts_of(job(**said), whole).told[0].job_submitted.shareable
+
+
+def test_memory_that_slurm_gives_nobody_is_not_asked_for_unless_its_user_did() -> None:
+    config = {"SelectType": "select/cons_tres", "SelectTypeParameters": "CR_CORE"}
+    terms = SlurmTerms(SITE, "alpha", select=SelectRules.of_config(config))
+    asked = [
+        facts_of(job(memory_per_node=asked), terms).told[0].job_submitted.memory_gib_per_unit
+        for asked in (0, 1024)
+    ]
+    assert asked == [0.0, 1.0]
 
 
 @given(

@@ -8,6 +8,8 @@ import pytest
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import (
     DEPENDENCY_CONDITION_AFTER,
+    DEPENDENCY_CONDITION_AFTER_ANY,
+    DEPENDENCY_CONDITION_AFTER_CORR,
     DEPENDENCY_CONDITION_AFTER_NOT_OK,
     DEPENDENCY_CONDITION_AFTER_OK,
     DEPENDENCY_CONDITION_SINGLETON,
@@ -59,7 +61,8 @@ def terms(job: SlurmJob) -> JobSubmitted:
 
 
 def ident(local: str) -> str:
-    return f"north/alpha/{local}/{SUBMIT_S}"
+    array, underscore, task = local.partition("_")
+    return f"north/alpha/{array}/{SUBMIT_S}{underscore}{task}"
 
 
 def test_a_begin_and_a_deadline_are_published_and_the_time_of_submission_is_no_begin() -> None:
@@ -78,6 +81,9 @@ def test_a_begin_and_a_deadline_are_published_and_the_time_of_submission_is_no_b
         ("after:9+5(unfulfilled)", [(ident("9"), DEPENDENCY_CONDITION_AFTER, 300)]),
         ("afternotok:10(failed)", [(ident("10"), DEPENDENCY_CONDITION_AFTER_NOT_OK, 0)]),
         ("afterok:20_2(unfulfilled)", [(ident("20_2"), DEPENDENCY_CONDITION_AFTER_OK, 0)]),
+        ("afterok:20_*(unfulfilled)", [(ident("20"), DEPENDENCY_CONDITION_AFTER_OK, 0)]),
+        ("afterany:20(unfulfilled)", [(ident("20"), DEPENDENCY_CONDITION_AFTER_ANY, 0)]),
+        ("aftercorr:20_*(unfulfilled)", [(ident("20"), DEPENDENCY_CONDITION_AFTER_OK, 0)]),
         ("afterok:21(unfulfilled)", [(ident("20_1"), DEPENDENCY_CONDITION_AFTER_OK, 0)]),
         ("aftercorr:9(unfulfilled)", [(ident("9"), DEPENDENCY_CONDITION_AFTER_OK, 0)]),
         ("singleton(unfulfilled)", [("", DEPENDENCY_CONDITION_SINGLETON, 0)]),
@@ -112,15 +118,19 @@ def test_a_task_waits_for_the_task_of_its_number() -> None:
     ]
 
 
+def test_an_array_waits_task_by_task_for_another_array() -> None:
+    waits = shown(40, array_job_id=40, array_task_string="1-4", dependency="aftercorr:20_*")
+    assert terms(waits).depends_on == [
+        Dependency(job_id=ident("20"), condition=DEPENDENCY_CONDITION_AFTER_CORR)
+    ]
+
+
 @pytest.mark.parametrize(
     "said",
     [
         "afterburstbuffer:9(unfulfilled)",
         "expand:9(unfulfilled)",
-        "afterok:20_*(unfulfilled)",
-        "afterok:20(unfulfilled)",
         "afterany:20_7(unfulfilled)",
-        "aftercorr:20_*(unfulfilled)",
         "afterok:777(unfulfilled)",
         "afterok:30(unfulfilled)",
         "afterok:9(unfulfilled),whatever",
@@ -140,7 +150,7 @@ def test_what_is_not_understood_holds_the_job_with_the_reason(said: str) -> None
 
 def test_a_job_that_is_held_for_its_dependency_keeps_its_begin_and_its_deadline() -> None:
     of = {"eligible_time": SUBMIT_S + 600, "deadline": SUBMIT_S + 900}
-    found = terms(shown(17, dependency="afterok:20_*(unfulfilled)", **of))
+    found = terms(shown(17, dependency="afterok:30(unfulfilled)", **of))
     assert found.held_because.startswith(MARK)
     assert found.begin_at_us == (SUBMIT_S + 600) * 1_000_000
     assert found.deadline_at_us == (SUBMIT_S + 900) * 1_000_000
@@ -211,8 +221,11 @@ def test_what_has_no_equal_is_met_by_the_states_of_the_jobs_that_it_names(
 def test_a_job_is_let_in_when_what_it_was_held_for_is_met_also_by_a_later_process() -> None:
     region = PlayedRegion()
     told = region.told
-    waits, tasks = shown(17, dependency="afterok:20_*(unfulfilled)"), [array(21, 20, 1, **RUNS)]
-    done = [array(21, 20, 1, **{**RUNS, **ENDED})]
+    waits, tasks = (
+        shown(17, dependency="afterok:20_*(unfulfilled)"),
+        [array(21, 20, 1, **RUNS, account="other")],
+    )
+    done = [array(21, 20, 1, **{**RUNS, **ENDED}, account="other")]
     first = SlurmPublisher(region, TERMS)
     with capture_logs() as logs:
         for beside in (tasks, tasks, done, done):
@@ -220,7 +233,7 @@ def test_a_job_is_let_in_when_what_it_was_held_for_is_met_also_by_a_later_proces
     of_job = [event for event in told if "/17/" in event.id]
     assert kinds(of_job) == ["job_submitted", "job_released"]
     job_id, reason = of_job[0].job_submitted.job_id, of_job[0].job_submitted.held_because
-    assert reason == f"{MARK}dependency 'afterok:20_*(unfulfilled)' is of all tasks of an array"
+    assert reason == f"{MARK}dependency 'afterok:20_*(unfulfilled)' is of a job of another account"
     released = of_job[1]
     assert (released.job_released.job_id, released.time_us) == (job_id, SUBMIT_S * 1_000_000 + 1)
     assert f"held. {MARK}dependency" in logs[0]["problem"]
@@ -245,12 +258,12 @@ def test_a_job_is_not_let_in_before_its_begin() -> None:
     assert [beside.is_met(job, SUBMIT_S + after_s) for after_s in (599.0, 600.0)] == [False, True]
 
 
-def test_a_job_that_waits_for_its_reservation_too_is_not_let_in_by_its_dependency() -> None:
+def test_a_job_that_waits_for_its_features_too_is_not_let_in_by_its_dependency() -> None:
     region = PlayedRegion()
     told = region.told
-    waits = shown(17, dependency="afterany:20_*(unfulfilled)", reservation="school")
+    waits = shown(17, dependency="afterany:20_*(unfulfilled)", features="gpu*2")
     publisher = SlurmPublisher(region, TERMS)
     for beside in (array(21, 20, 1, **RUNS), array(21, 20, 1, **{**RUNS, **ENDED})):
         publisher.tell([waits, beside])
     [submitted] = [event for event in told if "/17/" in event.id]
-    assert submitted.job_submitted.held_because.startswith("reservation school")
+    assert submitted.job_submitted.held_because.startswith("Coplace can't follow it: features")

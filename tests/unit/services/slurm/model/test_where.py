@@ -67,9 +67,7 @@ def test_nodes_that_a_job_was_released_on_are_no_wish_of_its_user() -> None:
 @pytest.mark.parametrize(
     ("asks", "words"),
     [
-        ({"reservation": "school"}, "reservation school is not mapped to Coplace yet"),
-        ({"resv_name": "school"}, "reservation school is not mapped to Coplace yet"),
-        ({"licenses": "matlab:3"}, "licences matlab:3 are not mapped to Coplace yet"),
+        ({"licenses": "a:3|b:1"}, "Coplace can't follow it: licenses: 'a:3|b:1' is not a list"),
         ({"features": "gpu*2"}, "Coplace can't follow it: features: needs a name"),
         ({"features": "a&b|c"}, "Coplace can't follow it: features: needs parentheses"),
     ],
@@ -82,8 +80,17 @@ def test_a_job_that_asks_for_what_cannot_be_followed_is_held_with_the_reason(
     assert submitted.held_because.startswith(words)
 
 
+@pytest.mark.parametrize("field", ["reservation", "resv_name"])
+def test_licences_and_a_reservation_are_asked_for(field: str) -> None:
+    [submitted] = told(job(licenses="matlab:3,ansys", **{field: "school"}))
+    assert (dict(submitted.licences), submitted.reservation) == (
+        {"matlab": 3, "ansys": 1},
+        "school",
+    )
+
+
 def test_a_job_that_runs_is_held_for_nothing() -> None:
-    submitted, started = told(job(**RUNS, reservation="school"))
+    submitted, started = told(job(**RUNS, features="gpu*2"))
     assert (submitted.held_because, type(started).__name__) == ("", "JobStarted")
 
 
