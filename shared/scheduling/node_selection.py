@@ -81,6 +81,7 @@ class NodeSelection:
         self._capacity, self._allocated, self._kinds = capacity, allocated, kinds
         self._taken: list[AllocatedUnits] = []  # what the capacity does not have yet
         self._states = states or KnownStates(neighbours, capacity.groups)
+        self._states.count(capacity.table)
         self._states.distinguish(kinds, capacity.table.nodes)
         if windows.any:
             kept = [window.nodes for window in windows.all]
@@ -266,8 +267,8 @@ class NodeSelection:
 
     def most_units_of(self, place: Place) -> int:
         """Return how many units fit in one place when nothing runs."""
-        if place.most_on is not self.table:
-            place.most, place.most_on = self._most_when_empty(place), self.table
+        if place.most_as_of != self._states.tables:
+            place.most, place.most_as_of = self._most_when_empty(place), self._states.tables
         return place.most
 
     def _most_when_empty(self, place: Place) -> int:

@@ -19,7 +19,6 @@ MOST_KEPT: Final = 20_000
 _PLACE: Final = 3
 # Sets of nodes that jobs named; most of these jobs may have ended.
 _MOST_SETS: Final = 4_000
-_NO_TABLE: Final = NodeTable((), np.zeros((0, 0), dtype=np.int64))
 
 
 class NodeState(NamedTuple):
@@ -127,8 +126,8 @@ class Place(Way):
         self.taken: dict[int, UnitsOfJob] = {}
         # What is left of it without some nodes, by these.
         self.less: dict[NodeBits, Place] = {}
-        # How many units fit when nothing runs, on nodes of this table.
-        self.most, self.most_on = 0, _NO_TABLE
+        # How many units fit when nothing runs, as of a number of tables.
+        self.most, self.most_as_of = 0, 0
 
     def has(self, node: int) -> bool:
         """Return whether a node is there."""
@@ -150,6 +149,9 @@ class KnownStates:
         self._costs: dict[tuple[str, int, int], float] = {}
         self._units_of_jobs: dict[tuple[Kind, int], UnitsOfJob] = {}
         self._places: dict[Kind, list[Place]] = {}
+        # What the nodes have, and how often that was another table.
+        self._table: NodeTable | None = None
+        self.tables = 0
         # The kinds by whose numbers these are, and how many of them distinguish nodes.
         self._kinds: Sequence[Kind] = ()
         self._distinguished = 0
@@ -212,6 +214,11 @@ class KnownStates:
             return False
         unseen, self._distinguished = kinds[self._distinguished :], len(kinds)
         return self.likeness.distinguish(unseen, nodes)
+
+    def count(self, table: NodeTable) -> None:
+        """Note what the nodes have: of drained ones that never return it is nothing."""
+        if table is not self._table:
+            self._table, self.tables = table, self.tables + 1
 
     def places_of(self, number: int) -> list[Place]:
         """Return the places of the kind of a number, of those that distinguish nodes."""

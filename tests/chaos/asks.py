@@ -47,9 +47,17 @@ def ask(world: "World", submitted: JobSubmitted) -> None:
             submitted.ClearField(name)  # type: ignore[arg-type]
     _shape(rng, submitted)
     _count(rng, submitted)
-    for dependency in submitted.depends_on:
-        if dependency.job_id and rng.random() < 0.3:
-            dependency.condition, dependency.delay_s = DEPENDENCY_CONDITION_AFTER_CORR, 0.0
+    if submitted.array and rng.random() < 0.4:
+        _follow_tasks(world, submitted)
+
+
+def _follow_tasks(world: "World", submitted: JobSubmitted) -> None:
+    """Have each task wait for one of another array."""
+    known = list(world.journal.submissions.values())[-40:]
+    others = [job.job_id for job in known if job.array and job.account == submitted.account]
+    if others:
+        other = world.rng.choice(others)
+        submitted.depends_on.add(job_id=other, condition=DEPENDENCY_CONDITION_AFTER_CORR)
 
 
 def _shape(rng: Random, submitted: JobSubmitted) -> None:

@@ -207,7 +207,7 @@ class World:
         rng = Random(f"{cluster}/{self.rng.random()}")
         manager = Manager(cluster, rng, self.clock, self.network, self.journal)
         if self.scale.asking:
-            manager.temper.declines, manager.temper.names_refused = 0.1, 0.7
+            manager.temper.declines, manager.temper.names_refused = 0.2, 0.7
         return manager
 
     def _deploy(self, kafka_partitions: int) -> None:

@@ -142,3 +142,47 @@ def test_no_limit_of_its_user_leaves_it_without_an_answer() -> None:
 def test_what_makes_no_sense_is_refused(changes: dict[str, Any], field: str) -> None:
     with pytest.raises(RejectedError, match=field):
         feed(placement(), [whole("a", **changes)])
+
+
+def behind_many(count: int) -> Placement:
+    """A job runs on p1, and so many wait for the same nodes, each for a minute."""
+    processor = busy()
+    round_of(processor, 1, *(whole(f"w{n}", end_us(0), walltime_s=60.0) for n in range(count)))
+    return processor
+
+
+def test_soon_after_another_one_a_start_that_lies_far_ahead_is_a_time_before_which_it_is_not() -> (
+    None
+):
+    processor = behind_many(310)
+    first = only(round_of(processor, 2, asked("a", end_us(1), walltime_s=60.0)))
+    starts_us = end_us(0) + round((LIMIT_S + 310 * 60) * 1e6)
+    assert first.expected_start_us == starts_us
+    # Thirty seconds later a forecast looks 300 instants ahead, the first of which is now.
+    second = only(round_of(processor, 3, asked("b", end_us(2), walltime_s=60.0)))
+    assert second.expected_start_us == 0
+    assert "; interactive: no start is expected before 2026-01-01T05:" in second.reason
+    much_later = 3 + 2 * 100
+    third = round_of(processor, much_later, asked("c", end_us(much_later - 1), walltime_s=60.0))
+    assert only(third).expected_start_us > starts_us
+
+
+@pytest.mark.parametrize(
+    ("within_s", "verdict"), [(4 * 3600.0, "rejected"), (12 * 3600.0, "queued")]
+)
+def test_one_whose_start_is_not_known_is_rejected_only_if_it_is_too_late_for_sure(
+    within_s: float, verdict: str
+) -> None:
+    processor = behind_many(310)
+    round_of(processor, 2, asked("a", end_us(1), walltime_s=60.0))
+    second = only(round_of(processor, 3, asked("b", end_us(2), within_s, walltime_s=60.0)))
+    assert verdicts([second]) == [("b", verdict)]
+    assert "no start is expected before 2026-01-01T05:" in second.reason
+
+
+def test_a_restart_looks_as_far_ahead() -> None:
+    twins = Twins(lambda: behind_many(310))
+    twins.round_of(2, asked("a", end_us(1), walltime_s=60.0))
+    twins.kill()
+    [second] = twins.round_of(3, asked("b", end_us(2), walltime_s=60.0))
+    assert second.expected_start_us == 0
