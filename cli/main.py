@@ -49,6 +49,7 @@ app = typer.Typer(
             "preflight": "cli.preflight:preflight",
             "simulate": "lab.simulate.cli:simulate",
             "smoke-test": "cli.smoke_test:smoke_test",
+            "slurm": "cli.slurm.cli:app",
             "local": "deploy.local.cli:app",
             "topics": "cli.topics:app",
             "accounts": "cli.billing:app",

@@ -11,7 +11,7 @@ from coplace.v1.watch_service_pb2 import WatchDecisionsRequest
 
 from coplace_client.decisions import AsyncDecisionWatcher
 from coplace_client.errors import UnusableError
-from services.slurm.adapters.commands import Slurm
+from services.slurm.adapters.commands import Slurm, SlurmError
 from services.slurm.adapters.cursor import CursorFile
 from services.slurm.adapters.decisions import DecisionsInHand
 from services.slurm.adapters.declared import DeclaredBySlurm
@@ -32,6 +32,7 @@ from services.slurm.model.clusters import (
 )
 from services.slurm.model.declared import licences_of, reservations_of
 from services.slurm.model.facts import SelectRules, SlurmTerms
+from services.slurm.model.jobs import SlurmJob
 from services.slurm.settings import SlurmSettings, shares_of
 from shared.process.crash import end_process
 from shared.process.life import Process, run_process
@@ -80,7 +81,7 @@ async def _run(process: Process, own: SlurmSettings, shares: Sequence[ClusterSha
     site = Site(own.site, own.account, shares[0].hardware.node_model, name)
     select = SelectRules.of_config(config)
     terms = SlurmTerms(site, own.architecture or name, uncounted, select=select)
-    declarer = _Declarer(slurm, own.site, terms.architecture, shares)
+    declarer = _Declarer(slurm, own.site, terms, shares)
     publisher = SlurmPublisher(region, terms, RunsSeen.beside(region, site, clusters))
     declared = await until.done("Slurm and ingest", lambda: declarer.declare(publisher))
     declarer.note_left_out(declared)
@@ -146,17 +147,19 @@ class _Declarer:
     """Declares the clusters that a Slurm is, as it shows them now."""
 
     def __init__(
-        self, slurm: Slurm, site: str, architecture: str, shares: Sequence[ClusterShare]
+        self, slurm: Slurm, site: str, terms: SlurmTerms, shares: Sequence[ClusterShare]
     ) -> None:
-        self._slurm, self._shares = slurm, shares
-        self._of = site, architecture
+        self._slurm, self._site, self._terms, self._shares = slurm, site, terms, shares
         self._nodes: Sequence[Mapping[str, Any]] = ()
         self._partitions: Sequence[Mapping[str, Any]] = ()
 
     def declare(self, publisher: SlurmPublisher) -> Sequence[ClusterDeclared]:
         """Declare what is not declared so. Raises UnusableError."""
         self._nodes, self._partitions = self._slurm.nodes(), self._slurm.partitions()
-        found = declared_clusters(self._nodes, *self._of, self._shares, self._partitions)
+        found = declared_clusters(
+            *(self._nodes, self._site, self._terms.architecture, self._shares, self._partitions),
+            shares_nodes=self._terms.select.shares_nodes,
+        )
         publisher.declare(found)
         return found
 
@@ -190,9 +193,23 @@ class _Looks:
             await asyncio.sleep(max(pause_s, (ended_s - began_s) / _MOST_OF_TIME))
 
     def _look(self) -> None:
-        if self._publisher.tell(self._slurm.jobs()):
+        jobs = self._slurm.jobs()
+        for job in jobs:
+            self._keep_to_placement(job)
+        if self._publisher.tell(jobs):
             self._busy_until_s = time.monotonic() + _BUSY_S
         self._heartbeat.beat()
+
+    def _keep_to_placement(self, job: SlurmJob) -> None:
+        """Hold a job that Slurm may start though nobody decided that. Heterogeneous jobs are
+        Slurm's own."""
+        try:
+            if job.is_loose:
+                self._slurm.hold(job.name_in_slurm)
+            elif job.is_slurms_own:
+                self._slurm.let_go(job.name_in_slurm)
+        except SlurmError as error:
+            log.warning("tried again", job=job.name_in_slurm, problem=str(error))
 
 
 async def _every(period_s: float, act: Callable[[], object]) -> None:

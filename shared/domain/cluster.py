@@ -90,7 +90,8 @@ class Cluster:
     `memory_gib_per_node`, `nameplate_power_w`, what a node draws at most, and `processors_tdp_w`,
     the thermal design power of its processors together, are 0, and `architecture` and `node_names`
     (host lists) are empty, where the operator does not say. `declared_classes` are empty where all
-    nodes are alike, `partitions` where its resource manager has none.
+    nodes are alike, `partitions` where its resource manager has none. With `shares_unpredicted`
+    jobs that accept others do so where nothing is predicted of these too.
     """
 
     name: str
@@ -108,6 +109,7 @@ class Cluster:
     nameplate_power_w: float = 0.0
     processors_tdp_w: float = 0.0
     partitions: tuple[Partition, ...] = ()
+    shares_unpredicted: bool = False
 
     def __hash__(self) -> int:
         """Return the same for equal clusters, without going through all that was declared: what

@@ -233,7 +233,8 @@ class Contention:
     that its cores are of `cores_per_node`. All slowdowns on a node have to be predicted and none
     may be above `max_slowdown`. `weights` is None while no degradation model is published: then no
     jobs share. Applications that are `isolated` from each other, pairs in the order of their names,
-    are not each other's newcomers, whatever is predicted.
+    are not each other's newcomers, whatever is predicted. Where a node's resource manager shares it
+    anyway (`is_open`) those of which nothing is predicted are taken not to slow each other down.
 
     Where `pairs` are known, they give the costs of neighbours instead of the weights.
     """
@@ -245,11 +246,15 @@ class Contention:
     max_slowdown: float
     isolated: Set[Pair] = frozenset()
     pairs: PairCosts | None = None
+    is_open: bool = False
     _drawn_by: dict[Group, "_Drawn"] = field(default_factory=dict, init=False)
 
     def accepts_anyone(self, app: str) -> bool:
-        """Return True where a slowdown can be predicted: a model is published and its signature
-        known."""
+        """Return True where it may have neighbours at all."""
+        return self.is_open or self._is_predicted(app)
+
+    def _is_predicted(self, app: str) -> bool:
+        """Whether a slowdown can be: a model is published and its signature known."""
         return (self.weights is not None or self.pairs is not None) and app in self.gbps
 
     def equals(self, other: "Contention") -> bool:
@@ -258,13 +263,13 @@ class Contention:
         return pairs and self._follows_from() == other._follows_from()
 
     def _follows_from(self) -> tuple[object, ...]:
-        node = self.peak_gbps, self.cores_per_node
+        node = self.peak_gbps, self.cores_per_node, self.is_open
         return node, self.weights, self.max_slowdown, self.isolated, self.gbps
 
     def predictor(self, app: str) -> str:
         """Return the predictor of an application's slowdowns: trees of pairs, the weights while
         none are in force, or nothing without a signature."""
-        if not self.accepts_anyone(app):
+        if not self._is_predicted(app):
             return "nothing"
         return "weights" if self.pairs is None else "trees"
 
@@ -274,8 +279,9 @@ class Contention:
         if not group:
             return 0.0
         app, _ = newcomer
-        if not self.accepts_anyone(app):
-            return inf
+        if not self._is_predicted(app) or (self.is_open and self._has_unpredicted(group)):
+            is_accepted = self.is_open and not self._are_isolated(newcomer, group)
+            return float(len(group) + 1) if is_accepted else inf
         if self.pairs is not None:
             # What costs each other is kept by pairs: as much a group as looking it up.
             is_isolated = self._are_isolated(newcomer, group)
@@ -308,6 +314,9 @@ class Contention:
         return (
             f"neighbours would slow down {mildest:.2f} times or more, {self.max_slowdown} is most"
         )
+
+    def _has_unpredicted(self, group: Group) -> bool:
+        return not all(self._is_predicted(app) for app, _ in group)
 
     def _are_isolated(self, newcomer: Member, group: Group) -> bool:
         if not self.isolated:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from coplace_client.errors import UnusableError
 from services.slurm.model.declared import records_of
 from services.slurm.model.jobs import GrantAnswer, SlurmJob
+from services.slurm.processor.giving_back import GivenBack
 from services.slurm.processor.orders import Release
 
 _WITHIN_S: Final = 60.0
@@ -106,6 +107,16 @@ class Slurm:
         if release.nodes:
             said.append(f"ReqNodeList={','.join(release.nodes)}")
         self._change("scontrol", "update", f"JobId={job}", *said)
+        self._change("scontrol", "release", job)
+
+    def give_back(self, group: GivenBack) -> None:
+        """Let jobs start by Slurm's own rules."""
+        names = ",".join(group.jobs)
+        self._change("scontrol", "update", f"JobId={names}", *group.changes)
+        self._change("scontrol", "release", names)
+
+    def let_go(self, job: str) -> None:
+        """Let Slurm start a job by itself."""
         self._change("scontrol", "release", job)
 
     def hold(self, job: str) -> None:

@@ -88,6 +88,8 @@ def declared_clusters(
     architecture: str,
     shares: Sequence[ClusterShare],
     partitions: Sequence[Mapping[str, Any]] = (),
+    *,
+    shares_nodes: bool = False,
 ) -> list[ClusterDeclared]:
     """Return the clusters that a Slurm is. Raises UnlikeNodesError where nodes of one differ in
     their cores, or it has none."""
@@ -96,6 +98,7 @@ def declared_clusters(
         declared_cluster(
             *(of_share[share.cluster], share.cluster, site, architecture),
             *(share.hardware, partitions),
+            shares_nodes=shares_nodes,
         )
         for share in shares
     ]
@@ -126,9 +129,11 @@ def declared_cluster(
     architecture: str,
     of: NodeHardware,
     partitions: Iterable[Mapping[str, Any]] = (),
+    *,
+    shares_nodes: bool = False,
 ) -> ClusterDeclared:
     """Return the cluster that `sinfo --json` shows, in its order, with the partitions that its
-    nodes are in, and what is shown of these.
+    nodes are in, and what is shown of these. `shares_nodes` says that Slurm gives single cores.
 
     Raises UnlikeNodesError where nodes differ in their cores.
     """
@@ -154,6 +159,7 @@ def declared_cluster(
         nameplate_power_w=of.nameplate_power_w,
         processors_tdp_w=of.processors_tdp_w,
         architecture=architecture,
+        shares_unpredicted=shares_nodes,
         node_names=fold(node["name"] for node in shown),
     )
     for kind, alike in groupby(kind for _, kind in placed):

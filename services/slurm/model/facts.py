@@ -18,6 +18,7 @@ from shared.slurm.facts import Site, envelopes, submission
 # The characters of the reason that a job is held for.
 MOST_REASON: Final = 256
 _SECOND_US: Final = 1_000_000
+_HELD_BY_USER: Final = "held by its user, who lets it in with coplace release"
 _SHARING: Final = frozenset({"cons_tres", "cons_res"})
 _OF_SUSPENSION: Final = ("pre_sus_time", "suspend_time")
 
@@ -92,6 +93,8 @@ def facts_of(job: SlurmJob, terms: SlurmTerms, latest_us: int | None = None) -> 
         _say_what(submitted, job, terms.select)
     elif is_pending:
         submitted.held_because = printable(unmapped, MOST_REASON)
+    if is_pending and job.is_held_by_user:
+        submitted.held_because = submitted.held_because or _HELD_BY_USER
     submitted.architectures.append(printable(terms.architecture))
     if first := terms.clusters.where_asked(job.partitions):
         submitted.reference_cluster = submitted.home_cluster = first

@@ -22,6 +22,10 @@ _WORD: Final = re.compile(
     r"coplace grant=(\d{1,16}) (started|declined)"
     r"(?: freq_ghz=(\d{1,9}(?:\.\d{1,9})?))?(?: submit=(\d{1,12}))?(?: wanted=(\S{1,4096}))?"
 )
+# The word in a job that was given back to Slurm: no grant starts it any more.
+GIVEN_BACK: Final = "coplace given back"
+# As deploy/slurm/job_submit.lua has it.
+_HELD_BY_USER: Final = "coplace held by its user"
 # Why Slurm does not start a job on the nodes that it was released on, though they are free.
 _NEVER_THERE: Final = frozenset(
     {
@@ -177,6 +181,35 @@ class SlurmJob:
         """Return whether Coplace is to know of it: parts of heterogeneous jobs that wait are
         Slurm's own, since it starts them together."""
         return not (self.is_pending and number(self.fields.get("het_job_id")))
+
+    @property
+    def is_held_by_user(self) -> bool:
+        """Return whether its user held it when it was submitted."""
+        return _HELD_BY_USER in text(self.fields.get("admin_comment"))
+
+    @property
+    def is_given_back(self) -> bool:
+        """Return whether it is Slurm's to start."""
+        return GIVEN_BACK in text(self.fields.get("admin_comment"))
+
+    @property
+    def is_held(self) -> bool:
+        """Return whether Slurm does not start it: its priority is 0."""
+        return number(self.fields.get("priority")) == 0
+
+    @property
+    def is_slurms_own(self) -> bool:
+        """Return whether it waits and is the first part of a heterogeneous job, which Slurm starts
+        by itself."""
+        is_first = number(self.fields.get("het_job_id")) == self.job_id != 0
+        return is_first and self.is_pending and self.is_held and not self.is_held_by_user
+
+    @property
+    def is_loose(self) -> bool:
+        """Return whether Slurm may start it though nobody decided that: it was requeued."""
+        was_requeued = self.is_pending and number(self.fields.get("restart_cnt"))
+        may_start = (number(self.fields.get("priority")) or 0) > 0
+        return bool(was_requeued) and may_start and not self.word.grant
 
     @property
     def is_array(self) -> bool:

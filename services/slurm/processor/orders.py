@@ -117,6 +117,8 @@ def _start(decision: PlacementDecided, job: SlurmJob | None, now_us: int) -> lis
         return [Decline(_GONE)]
     if job.has_nodes or job.word.grant > decision.grant:
         return []
+    if job.is_given_back:
+        return [Decline("it was given back to Slurm")]
     if job.word == GrantAnswer(decision.grant):
         return [Decline("declined before")]
     if 0 < decision.start_by_us < now_us:

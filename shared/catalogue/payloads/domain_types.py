@@ -77,6 +77,7 @@ def cluster_of(message: ClusterDeclared) -> Cluster:
         nameplate_power_w=message.nameplate_power_w,
         processors_tdp_w=message.processors_tdp_w,
         partitions=tuple(map(_partition_of, message.partitions)),
+        shares_unpredicted=message.shares_unpredicted,
     )
 
 

@@ -44,4 +44,5 @@ class NeighbourRules:
         if models.pair_trees is not None:
             newest = {app: rows[-1] for app, rows in signatures.items()}
             pairs = PairCosts(models.pair_trees, newest, cluster.cores_per_node, node[0])
-        return Contention(gbps, *node, weights, models.rules.now.max_slowdown, isolated, pairs)
+        most, is_open = models.rules.now.max_slowdown, cluster.shares_unpredicted
+        return Contention(gbps, *node, weights, most, isolated, pairs, is_open)

@@ -1,0 +1,1 @@
+"""`coplace slurm check|release`: what a site does beside its Slurm."""

@@ -1,0 +1,97 @@
+"""`coplace slurm check|release`: what an operator of a Slurm does beside the process `slurm`."""
+
+import getpass
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from grpc_health.v1.health_pb2 import HealthCheckRequest
+from grpc_health.v1.health_pb2_grpc import HealthStub
+
+from cli.asking import Ingest, Placement, asking
+from cli.notes import note
+from coplace_client.errors import UnusableError
+from services.slurm.adapters.commands import Slurm, SlurmError
+from services.slurm.processor.checks import Finding, of_config, of_nodes
+from services.slurm.processor.giving_back import GivenBack, given_back
+from services.slurm.settings import shares_of
+
+app = typer.Typer(no_args_is_help=True, help="Check what is beside a Slurm, or give it back.")
+_WITHIN_S: Final = 5.0
+
+
+@app.command()
+def check(
+    clusters: Annotated[Path, typer.Option(help="The file of clusters.")] = Path(
+        "/etc/coplace/clusters.yaml"
+    ),
+    ingest: Ingest = "127.0.0.1:50051",
+    placement: Placement = "127.0.0.1:50053",
+    watch: Annotated[
+        str, typer.Option(envvar="COPLACE_WATCH_ADDRESS", help="host:port of watch.")
+    ] = "127.0.0.1:50054",
+) -> None:
+    """Try each piece of a site's configuration, and say what is missing."""
+    slurm = Slurm()
+    found = [
+        *_tried("Slurm's configuration", lambda: of_config(slurm.config(), getpass.getuser())),
+        *_tried("squeue --json", lambda: [Finding(f"squeue --json: {len(slurm.jobs())} jobs")]),
+        *_tried(f"nodes and {clusters}", lambda: of_nodes(slurm.nodes(), shares_of(clusters))),
+        *_answering("ingest", ingest),
+        *_answering("placement", placement),
+        *_answering("watch", watch),
+    ]
+    for each in found:
+        typer.echo(str(each))
+    raise typer.Exit(0 if all(each.is_good for each in found) else 1)
+
+
+def _tried(what: str, find: Callable[[], Iterable[Finding]]) -> list[Finding]:
+    try:
+        return list(find())
+    except UnusableError as error:
+        return [Finding(what, str(error))]
+
+
+def _answering(name: str, address: str) -> list[Finding]:
+    def answers() -> list[Finding]:
+        with asking(address) as channel:
+            HealthStub(channel).Check(HealthCheckRequest(), timeout=_WITHIN_S)
+        return [Finding(f"{name} at {address} answers")]
+
+    return _tried(name, answers)
+
+
+@app.command()
+def release(
+    everything: Annotated[
+        bool, typer.Option("--all", help="All jobs that wait: there is no other choice.")
+    ],
+) -> None:
+    """Give all jobs that wait back to Slurm, which starts them by its own rules.
+
+    Stop the process `slurm` first, and take JobSubmitPlugins=lua out of slurm.conf, so that new
+    jobs are not held.
+    """
+    if not everything:
+        raise typer.BadParameter("must be given: all jobs go back, or none", param_hint="--all")
+    slurm = Slurm()
+    found = given_back(slurm.jobs())
+    failed = [problem for group in found for problem in _given(slurm, group)]
+    typer.echo(f"{sum(len(group.jobs) for group in found) - len(failed)} jobs are Slurm's")
+    note(failed)
+    raise typer.Exit(1 if failed else 0)
+
+
+def _given(slurm: Slurm, group: GivenBack) -> Iterator[str]:
+    """Give jobs back; yield why some were not. Together, else one by one: one that is refused is no
+    reason to keep the others."""
+    try:
+        slurm.give_back(group)
+    except SlurmError as error:
+        if len(group.jobs) == 1:
+            yield f"job {group.jobs[0]} is not released: {error}"
+            return
+        for name in group.jobs:
+            yield from _given(slurm, group._replace(jobs=(name,)))

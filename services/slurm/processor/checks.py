@@ -1,0 +1,75 @@
+"""What is missing of what a site sets up beside its Slurm: pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from services.slurm.model.clusters import (
+    ClusterShare,
+    UnlikeNodesError,
+    declared_clusters,
+    shared_out,
+)
+from services.slurm.model.facts import SelectRules
+
+_DAY_S: Final = 86_400
+_LEAST_AGE_S: Final = 3_600
+_HOW_TO: Final = "docs/how-to/slurm.md"
+
+
+class Finding(NamedTuple):
+    """A piece of the configuration: what there is of it, and what to do where that is wrong."""
+
+    what: str
+    advice: str = ""
+
+    @property
+    def is_good(self) -> bool:
+        """Return whether there is nothing to do."""
+        return not self.advice
+
+    def __str__(self) -> str:
+        return f"ok       {self.what}" if self.is_good else f"MISSING  {self.what}: {self.advice}"
+
+
+def of_config(config: Mapping[str, str], user: str) -> Iterator[Finding]:
+    """Yield what is found in Slurm's configuration, asked by a user of the system."""
+    yield Finding(f"Slurm {config.get('SLURM_VERSION', 'of an unknown release')}")
+    plugins = config.get("JobSubmitPlugins", "(null)")
+    has_lua = "lua" in plugins.split(",")
+    yield Finding(
+        f"JobSubmitPlugins={plugins}",
+        "" if has_lua else f"set JobSubmitPlugins=lua: without it Slurm starts jobs ({_HOW_TO})",
+    )
+    prolog = config.get("TaskProlog", "(null)")
+    is_set = prolog not in ("", "(null)", "(none)")
+    advice = f"set TaskProlog: steps do not run at the decided clock ({_HOW_TO})"
+    yield Finding(f"TaskProlog={prolog}", "" if is_set else advice)
+    age = config.get("MinJobAge", "")
+    age_s = int(age.split()[0]) if age.split()[:1] and age.split()[0].isdecimal() else 0
+    advice = f"set MinJobAge={_DAY_S}: ends are missed while the process is stopped for longer"
+    yield Finding(f"MinJobAge={age_s}", "" if age_s >= _LEAST_AGE_S else advice)
+    slurm_user = config.get("SlurmUser", "").partition("(")[0]
+    may = user in ("root", slurm_user)
+    advice = f"run the process as {slurm_user} or root: others may not change jobs"
+    yield Finding(f"it is asked by {user}", "" if may else advice)
+    select = SelectRules.of_config(config)
+    how = "single cores" if select.shares_nodes else "whole nodes"
+    yield Finding(f"SelectType={config.get('SelectType', '')}: jobs get {how}")
+
+
+def of_nodes(
+    nodes: Sequence[Mapping[str, Any]], shares: Sequence[ClusterShare]
+) -> Iterator[Finding]:
+    """Yield what is found of the nodes that the file of clusters names."""
+    placed = shared_out(nodes, shares)
+    for share in shares:
+        found = placed[share.cluster]
+        try:
+            [declared] = declared_clusters(found, "", "", [ClusterShare(*share[:2])])
+        except UnlikeNodesError as error:
+            yield Finding(f"cluster {share.cluster}", str(error))
+        else:
+            cores = declared.cores_per_node
+            yield Finding(f"cluster {share.cluster}: {declared.nodes} nodes of {cores} cores")
+    if left := len(nodes) - sum(map(len, placed.values())):
+        yield Finding(f"{left} nodes of no cluster", "name them in the file of clusters")
