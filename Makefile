@@ -357,6 +357,11 @@ simulate-faults: MINUTES = 2
 simulate-faults: setup ## the whole system in virtual time under a seeded adversary: SEED= MINUTES=
 	$(BIN)/python -m tests.chaos --seed $(SEED) --minutes $(MINUTES)
 
+.PHONY: simulate-asking
+simulate-asking: MINUTES = 9
+simulate-asking: setup ## as simulate-faults, where jobs ask for all that a job can: SEED= MINUTES=
+	$(BIN)/python -m tests.chaos --asking --seed $(SEED) --minutes $(MINUTES)
+
 .PHONY: kill-agent
 kill-agent: KILLS = 1000
 kill-agent: setup ## kill node agents at random points of their shutters: SEED= KILLS=

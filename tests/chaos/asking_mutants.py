@@ -83,9 +83,9 @@ def what_is_refused_is_granted_again() -> AbstractContextManager[Any]:
     return patch.object(JobTable, "refuse", lambda *_: None)
 
 
-def what_is_refused_is_forgotten_by_a_restart() -> AbstractContextManager[Any]:
-    """What a decline names is kept in memory alone."""
-    return unwritten({"declined"}, lambda: True)
+def silence_is_forgotten_by_a_restart() -> AbstractContextManager[Any]:
+    """Who is silent is kept in memory alone."""
+    return unwritten({"managers"}, lambda: True)
 
 
 @contextmanager
@@ -137,7 +137,7 @@ ASKING_MUTANTS: Final[tuple[tuple[Mutant, str], ...]] = (
     (nobody_orders_anew, "no job passes one that needs no more"),
     (nobody_answers_who_waits_for_it, "every interactive job is answered"),
     (what_is_refused_is_granted_again, "no job gets again"),
-    (what_is_refused_is_forgotten_by_a_restart, "no job gets again"),
     (silence_is_not_heard, "nothing starts where the manager is silent"),
+    (silence_is_forgotten_by_a_restart, "nothing starts where the manager is silent"),
     (the_home_of_a_job_is_not_asked, "nothing starts where the manager is silent"),
 )
