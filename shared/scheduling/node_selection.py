@@ -193,8 +193,8 @@ class NodeSelection:
         )
 
     def may_fit_somewhere(self, number: int, units: int) -> bool:
-        """Return False when there is no room for so many units of a kind, on nodes that windows
-        shut to it neither. Counted once, since until something is released there is only less."""
+        """Return False when so many units of a kind fit nowhere, on nodes that windows shut to
+        it neither. Counted once, since until something is released there is only less."""
         counted = self.known.get(number)
         return units <= (self.counted(number) if counted is None else counted).total
 
