@@ -13,7 +13,7 @@ from cli.asking import Ingest, Placement, asking
 from cli.notes import note
 from coplace_client.errors import UnusableError
 from services.slurm.adapters.commands import Slurm, SlurmError
-from services.slurm.processor.checks import Finding, of_config, of_nodes
+from services.slurm.processor.checks import SetupPiece, of_config, of_nodes
 from services.slurm.processor.giving_back import GivenBack, given_back
 from services.slurm.settings import shares_of
 
@@ -36,7 +36,7 @@ def check(
     slurm = Slurm()
     found = [
         *_tried("Slurm's configuration", lambda: of_config(slurm.config(), getpass.getuser())),
-        *_tried("squeue --json", lambda: [Finding(f"squeue --json: {len(slurm.jobs())} jobs")]),
+        *_tried("squeue --json", lambda: [SetupPiece(f"squeue --json: {len(slurm.jobs())} jobs")]),
         *_tried(f"nodes and {clusters}", lambda: of_nodes(slurm.nodes(), shares_of(clusters))),
         *_answering("ingest", ingest),
         *_answering("placement", placement),
@@ -44,21 +44,26 @@ def check(
     ]
     for each in found:
         typer.echo(str(each))
-    raise typer.Exit(0 if all(each.is_good for each in found) else 1)
+    if missing := sum(not each.is_good for each in found):
+        raise IncompleteSetupError(f"{missing} of {len(found)} pieces are missing")
 
 
-def _tried(what: str, find: Callable[[], Iterable[Finding]]) -> list[Finding]:
+class IncompleteSetupError(UnusableError):
+    """Something is missing beside a Slurm."""
+
+
+def _tried(what: str, find: Callable[[], Iterable[SetupPiece]]) -> list[SetupPiece]:
     try:
         return list(find())
     except UnusableError as error:
-        return [Finding(what, str(error))]
+        return [SetupPiece(what, str(error))]
 
 
-def _answering(name: str, address: str) -> list[Finding]:
-    def answers() -> list[Finding]:
+def _answering(name: str, address: str) -> list[SetupPiece]:
+    def answers() -> list[SetupPiece]:
         with asking(address) as channel:
             HealthStub(channel).Check(HealthCheckRequest(), timeout=_WITHIN_S)
-        return [Finding(f"{name} at {address} answers")]
+        return [SetupPiece(f"{name} at {address} answers")]
 
     return _tried(name, answers)
 

@@ -42,11 +42,13 @@ _WITHIN_S: Final = 60.0
 class Region:
     """A Slurm, what lies between, and Coplace."""
 
-    def __init__(self, servers: LocalServers, slurm: LocalSlurm) -> None:
-        self.slurm = slurm
+    def __init__(
+        self, servers: LocalServers, slurm: LocalSlurm, namespace: str = NAMESPACE
+    ) -> None:
+        self.slurm, self._namespace = slurm, namespace
         self.deployment = Deployment.from_settings(
             Settings(
-                kafka_bootstrap=servers.kafka_bootstrap, namespace=NAMESPACE, kafka_partitions=2
+                kafka_bootstrap=servers.kafka_bootstrap, namespace=namespace, kafka_partitions=2
             )
         )
         create_topics(self.deployment)
@@ -71,14 +73,14 @@ class Region:
     def _program(self, name: str, prefix: str, port: int, http_port: int) -> Program:
         environment = {
             "PYTHONPATH": os.pathsep.join(sys.path),
-            "COPLACE_NAMESPACE": NAMESPACE,
+            "COPLACE_NAMESPACE": self._namespace,
             "COPLACE_KAFKA_PARTITIONS": "2",
             "COPLACE_HTTP_PORT": str(http_port),
             f"COPLACE_{prefix}_PORT": str(port),
         }
         command = [sys.executable, "-m", f"services.{name}"]
         return Program(
-            f"slurm-{name.replace('.', '-')}",
+            f"{self._namespace}-{name.replace('.', '-')}",
             command,
             environment,
             f"http://127.0.0.1:{http_port}/readyz",
@@ -118,6 +120,17 @@ class Region:
         if self._between is not None:
             self._between.kill()
             self._between.wait(30)
+
+    def is_ready(self) -> bool:
+        """Whether it does its work."""
+        try:
+            return "ready" in self.page("readyz")
+        except OSError:
+            return False
+
+    def jobs(self) -> list[SlurmJob]:
+        """What Slurm shows."""
+        return Slurm().jobs()
 
     def page(self, name: str) -> str:
         """What a page of it says, such as `metrics`."""

@@ -181,6 +181,8 @@ class SlurmPublisher:
             return told
         submitted = told[0].job_submitted
         beside.put_terms(job, submitted)
+        if job.is_held_by_user:
+            return told
         if submitted.held_because:
             self._kept_out.add(submitted.job_id)
         if submitted.job_id in self._kept_out and beside.is_met(job, time.time()):

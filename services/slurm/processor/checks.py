@@ -16,7 +16,7 @@ _LEAST_AGE_S: Final = 3_600
 _HOW_TO: Final = "docs/how-to/slurm.md"
 
 
-class Finding(NamedTuple):
+class SetupPiece(NamedTuple):
     """A piece of the configuration: what there is of it, and what to do where that is wrong."""
 
     what: str
@@ -31,45 +31,45 @@ class Finding(NamedTuple):
         return f"ok       {self.what}" if self.is_good else f"MISSING  {self.what}: {self.advice}"
 
 
-def of_config(config: Mapping[str, str], user: str) -> Iterator[Finding]:
-    """Yield what is found in Slurm's configuration, asked by a user of the system."""
-    yield Finding(f"Slurm {config.get('SLURM_VERSION', 'of an unknown release')}")
+def of_config(config: Mapping[str, str], user: str) -> Iterator[SetupPiece]:
+    """Yield the pieces of Slurm's configuration, for a process of this user of the system."""
+    yield SetupPiece(f"Slurm {config.get('SLURM_VERSION', 'of an unknown release')}")
     plugins = config.get("JobSubmitPlugins", "(null)")
     has_lua = "lua" in plugins.split(",")
-    yield Finding(
+    yield SetupPiece(
         f"JobSubmitPlugins={plugins}",
         "" if has_lua else f"set JobSubmitPlugins=lua: without it Slurm starts jobs ({_HOW_TO})",
     )
     prolog = config.get("TaskProlog", "(null)")
     is_set = prolog not in ("", "(null)", "(none)")
     advice = f"set TaskProlog: steps do not run at the decided clock ({_HOW_TO})"
-    yield Finding(f"TaskProlog={prolog}", "" if is_set else advice)
+    yield SetupPiece(f"TaskProlog={prolog}", "" if is_set else advice)
     age = config.get("MinJobAge", "")
     age_s = int(age.split()[0]) if age.split()[:1] and age.split()[0].isdecimal() else 0
     advice = f"set MinJobAge={_DAY_S}: ends are missed while the process is stopped for longer"
-    yield Finding(f"MinJobAge={age_s}", "" if age_s >= _LEAST_AGE_S else advice)
+    yield SetupPiece(f"MinJobAge={age_s}", "" if age_s >= _LEAST_AGE_S else advice)
     slurm_user = config.get("SlurmUser", "").partition("(")[0]
     may = user in ("root", slurm_user)
     advice = f"run the process as {slurm_user} or root: others may not change jobs"
-    yield Finding(f"it is asked by {user}", "" if may else advice)
+    yield SetupPiece(f"it is asked by {user}", "" if may else advice)
     select = SelectRules.of_config(config)
     how = "single cores" if select.shares_nodes else "whole nodes"
-    yield Finding(f"SelectType={config.get('SelectType', '')}: jobs get {how}")
+    yield SetupPiece(f"SelectType={config.get('SelectType', '')}: jobs get {how}")
 
 
 def of_nodes(
     nodes: Sequence[Mapping[str, Any]], shares: Sequence[ClusterShare]
-) -> Iterator[Finding]:
-    """Yield what is found of the nodes that the file of clusters names."""
+) -> Iterator[SetupPiece]:
+    """Yield the clusters of the file, with the nodes that they have, and nodes of none."""
     placed = shared_out(nodes, shares)
     for share in shares:
         found = placed[share.cluster]
         try:
             [declared] = declared_clusters(found, "", "", [ClusterShare(*share[:2])])
         except UnlikeNodesError as error:
-            yield Finding(f"cluster {share.cluster}", str(error))
+            yield SetupPiece(f"cluster {share.cluster}", str(error))
         else:
             cores = declared.cores_per_node
-            yield Finding(f"cluster {share.cluster}: {declared.nodes} nodes of {cores} cores")
+            yield SetupPiece(f"cluster {share.cluster}: {declared.nodes} nodes of {cores} cores")
     if left := len(nodes) - sum(map(len, placed.values())):
-        yield Finding(f"{left} nodes of no cluster", "name them in the file of clusters")
+        yield SetupPiece(f"{left} nodes of no cluster", "name them in the file of clusters")

@@ -75,12 +75,13 @@ AT_THE_DOOR: Final[Mapping[str, str]] = {
     "tokens issue": "tokens issue olga {folder}/token --source olga",
     "tokens revoke": "tokens revoke olga --source olga",
 }
-# These run on, or try a whole installation.
+# These run on, try a whole installation, or speak to a Slurm.
 # `history` is asked in tests/unit/services/history, `webhook` in tests/unit/services/webhooks.
 # `login` waits for a person: tests/unit/cli/login.
 NOT_ONE_ANSWER: Final = (
     "smoke-test",
     "login",
+    "slurm check",
     *(f"history {verb}" for verb in ("accounts", "audit", "charges", "jobs", "statement", "story")),
     *(f"webhook {verb}" for verb in ("add", "failed", "list", "remove", "retry")),
     *(f"webhook {verb}" for verb in ("rotate-secret", "test")),

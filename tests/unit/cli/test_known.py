@@ -63,6 +63,7 @@ _HELD: Final = {
     **{(f"restore {verb}", "stage"): _OWN for verb in ("accept", "replay")},
     ("restore rebuild", "model"): _OWN,
     ("smoke-test", "cluster"): _DECLARED,
+    ("slurm check", "watch"): _TEXT,
     ("logs", "process"): _ASKED,
     **{("certificates issue", name): _DECLARED for name in ("name", "role")},
     **{(verb, "client"): _DECLARED for verb in ("topics create", "topics acls")},

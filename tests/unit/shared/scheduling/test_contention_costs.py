@@ -107,3 +107,25 @@ def test_nobody_shares_before_a_model_is_published() -> None:
     assert isnan(rule.slowdown(("a", 6), (("b", 6),)))
     assert rule.cost(("a", 6), ()) == 0.0
     assert "no slowdown is predicted" in rule.refusal(("a", 6), [(("b", 6),)])
+
+
+@settings(max_examples=150, deadline=None)
+@given(weights=WEIGHTS, newcomer=MEMBERS, group=GROUPS, has_model=st.booleans())
+def test_where_nodes_are_shared_anyway_only_what_is_not_predicted_is_accepted_by_its_number(
+    weights: tuple[float, ...], newcomer: Member, group: Group, has_model: bool
+) -> None:
+    of = weights if has_model else None
+    closed = Contention(GBPS, PEAK_GBPS, CORES, of, 1.5)
+    is_known = has_model and all(app in GBPS for app, _ in (*group, newcomer))
+    rule = Contention(GBPS, PEAK_GBPS, CORES, of, 1.5, is_open=True)
+    expected = closed.cost(newcomer, group) if is_known else len(group) + 1
+    assert rule.cost(newcomer, group) == expected
+    assert rule.accepts_anyone(newcomer[0])
+    assert not rule.equals(closed)
+
+
+def test_where_nodes_are_shared_anyway_what_broke_a_promise_stays_apart() -> None:
+    pair = pair_of_apps("x", "y")
+    rule = Contention(GBPS, PEAK_GBPS, CORES, None, 1.5, frozenset({pair}), is_open=True)
+    assert rule.cost(("x", 6), (("y", 6),)) == inf
+    assert rule.cost(("x", 6), (("z", 6),)) == 2

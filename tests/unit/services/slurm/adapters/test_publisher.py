@@ -134,3 +134,39 @@ def test_a_run_is_on_the_cluster_that_its_nodes_are_of() -> None:
     assert (waits.reference_cluster, waits.home_cluster) == ("gold", "gold")
     assert (asked.reference_cluster, *asked.architectures) == ("rome", "alpha")
     assert (ran.cluster, ran.node_model) == ("rome", "rome-7742")
+
+
+def test_an_array_is_submitted_once_and_its_tasks_start_and_end() -> None:
+    region = PlayedRegion()
+    publisher = SlurmPublisher(region, TERMS)
+    waits = {**JOB, "array_job_id": 17, "array_task_string": "1-2", "array_max_tasks": 1}
+    word = f"coplace grant=1 started freq_ghz=2.1 submit={SUBMIT_S}"
+    task = {**JOB, "job_id": 18, "array_job_id": 17, "array_task_id": 1, "admin_comment": word}
+    last = {**task, "job_id": 17, "array_task_id": 2, "admin_comment": ""}
+    runs = {**task, **RUNS, "admin_comment": word}
+    looks = [
+        [waits],
+        [waits, task],
+        [{**waits, "array_task_string": "2"}, runs],
+        [last, {**runs, "job_state": "COMPLETED"}],
+        [{**last, **RUNS, "admin_comment": ""}],
+    ]
+    for look in looks:
+        publisher.tell(map(SlurmJob, look))
+    told = [(event.WhichOneof("payload"), event.id.rpartition("/")[0]) for event in region.told]
+    array = f"north/alpha/17/{SUBMIT_S}"
+    assert [(kind, name.partition("/")[2].partition("/")[2]) for kind, name in told] == [
+        ("job_submitted", array),
+        ("job_started", f"{array}_1"),
+        ("job_finished", f"{array}_1"),
+        ("job_started", f"{array}_2"),
+    ]
+    assert region.told[0].job_submitted.array == "1-2"
+
+
+def test_a_job_that_its_user_held_is_held_until_he_lets_it_in() -> None:
+    region = PlayedRegion()
+    held = {**JOB, "admin_comment": "coplace held by its user"}
+    SlurmPublisher(region, TERMS).tell([SlurmJob(held)])
+    [event] = region.told
+    assert event.job_submitted.held_because.startswith("held by its user")

@@ -49,3 +49,13 @@ def test_a_start_that_was_not_seen_before_the_requeue_is_over_too() -> None:
 def test_what_placement_knows_as_slurm_shows_it_goes_on() -> None:
     known = [listed(JOB_STANDING_RUNNING, SUBMIT_S + 62), ListedJob(job_id="north/alpha/5/1")]
     assert RunsSeen(SITE, lambda: known).ended([REQUEUED]) == []
+
+
+def test_a_task_that_was_requeued_ends_its_own_run_alone() -> None:
+    task = SlurmJob({**REQUEUED.fields, "array_job_id": 17, "array_task_id": 2})
+    known = [listed(JOB_STANDING_RUNNING) for _ in range(2)]
+    for number, each in enumerate(known, 1):
+        each.job_id += f"_{number}"
+    [ended] = RunsSeen(SITE, lambda: known).ended([task])
+    job_id = facts_of(ended, TERMS).told[1].job_finished.job_id
+    assert job_id == f"north/alpha/17/{SUBMIT_S}_2"

@@ -183,3 +183,22 @@ def test_a_word_that_ingest_refuses_is_set_aside() -> None:
     with capture_logs() as logs:
         assert asyncio.run(tries(slurm, region).obey(decided(JOB_ID))) == []
     assert "set aside" in [each["event"] for each in logs]
+
+
+class WithArray(PlayedSlurm):
+    """Has an array that waits, and a task of it that was taken out."""
+
+    def jobs(self, _number: int = 0) -> list[SlurmJob]:
+        waits = {**JOB, "array_job_id": 17, "array_task_string": "0-8:2,11"}
+        out = {**JOB, "job_id": 20, "array_job_id": 17, "array_task_id": 9}
+        return [SlurmJob(waits), SlurmJob(out)]
+
+
+def test_a_task_is_released_out_of_its_array() -> None:
+    slurm, region = WithArray(), PlayedRegion()
+    both = tries(slurm, region)
+    for task in (4, 9, 11, 3):
+        asyncio.run(both.obey(decided(f"{JOB_ID}_{task}")))
+    assert slurm.released == ["17_4", "17_9", "17_11"]
+    [declined] = region.told
+    assert declined.job_declined.job_id == f"{JOB_ID}_3"

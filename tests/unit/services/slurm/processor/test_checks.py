@@ -1,0 +1,51 @@
+"""What is missing beside a Slurm is named, with what to do."""
+
+import pytest
+
+from services.slurm.model.clusters import ClusterShare, NodeHardware
+from services.slurm.processor.checks import of_config, of_nodes
+from tests.unit.services.slurm.fields import NODE
+
+GOOD = {
+    "SLURM_VERSION": "24.11.5",
+    "JobSubmitPlugins": "lua",
+    "TaskProlog": "/etc/slurm/task_prolog.sh",
+    "MinJobAge": "86400 sec",
+    "SlurmUser": "slurm(64030)",
+    "SelectType": "select/cons_tres",
+    "SelectTypeParameters": "CR_CORE_MEMORY",
+}
+HARDWARE = NodeHardware("gold-6254", [2.0], 90.0, 140.0)
+
+
+def test_a_slurm_that_is_set_up_lacks_nothing() -> None:
+    found = list(of_config(GOOD, "slurm"))
+    assert all(each.is_good for each in found)
+    assert "ok       SelectType=select/cons_tres: jobs get single cores" in map(str, found)
+
+
+@pytest.mark.parametrize(
+    ("changes", "user", "words"),
+    [
+        ({"JobSubmitPlugins": "(null)"}, "slurm", "set JobSubmitPlugins=lua"),
+        ({"TaskProlog": "(null)"}, "slurm", "set TaskProlog"),
+        ({"MinJobAge": "300 sec"}, "slurm", "set MinJobAge=86400"),
+        ({}, "ada", "run the process as slurm or root"),
+    ],
+)
+def test_what_is_missing_is_named(changes: dict[str, str], user: str, words: str) -> None:
+    [missing] = [each for each in of_config({**GOOD, **changes}, user) if not each.is_good]
+    assert words in str(missing)
+    assert str(missing).startswith("MISSING")
+
+
+def test_nodes_that_are_of_no_cluster_or_unlike_are_named() -> None:
+    nodes = [{**NODE, "name": "n1"}, {**NODE, "name": "n2", "cpus": 64}, {**NODE, "name": "n3"}]
+    shares = [
+        ClusterShare("gold", HARDWARE, nodes=frozenset({"n1", "n2"})),
+        ClusterShare("rome", HARDWARE, nodes=frozenset({"n9"})),
+    ]
+    found = [str(each) for each in of_nodes(nodes, shares) if not each.is_good]
+    assert len(found) == 3
+    assert "gold has nodes of 36, 64 cores" in found[0]
+    assert "1 nodes of no cluster: name them in the file of clusters" in found[2]
