@@ -286,7 +286,7 @@ class ConsumableScheduler(BackfillScheduler):
     def _shadow_of(self, entry: Entry, soonest: Soonest) -> Shadow:
         self._nodes.reserve(soonest.states)
         extra = soonest.units - entry.nodes
-        return Shadow(soonest.start_s, self._nodes.places(soonest.kind)[soonest.way], extra)
+        return Shadow(soonest.start_s, self._nodes.ways(soonest.kind)[soonest.way], extra)
 
     def _earliest(self, entry: Entry, from_s: float) -> Soonest:
         """Return when it fits in the place where it does first; of places where it never does none
@@ -313,7 +313,7 @@ class ConsumableScheduler(BackfillScheduler):
 
     def _earliest_of(self, number: int, units: int, from_s: float) -> Soonest:
         """Return when so many units of a kind fit, whatever windows follow."""
-        places = self._nodes.places(number)
+        places = self._nodes.ways(number)
         classes = self._nodes.classes
         best: Soonest | None = None
         if places[0].parts:

@@ -87,7 +87,7 @@ def _first(tasks: HeldBackTasks) -> int:
     return tasks.first
 
 
-class Forecast:
+class StartsAhead:
     """Plays what lies ahead, instant by instant. The schedulers, numbered by their place, are used
     up; `now_s` is the last instant, and `instants` is how many were played.
 

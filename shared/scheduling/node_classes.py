@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from shared.scheduling.capacity import AllocatedUnits, Capacity
 from shared.scheduling.eligibility import NodeBits
 from shared.scheduling.load import Soonest
-from shared.scheduling.node_states import KnownStates, NodeState, Place, UnitsOfJob
+from shared.scheduling.node_states import KnownStates, KnownWay, NodeState, UnitsOfJob
 from shared.scheduling.part_matching import MatchedParts, NodeGroup, match_parts, pins_of
 from shared.scheduling.problem import Allocation, Kind, NodeTable, PartShape, wanted_of
 
@@ -120,11 +120,11 @@ class NodeClasses:
             found.append(TakenUnits(each, units, before))
         return found
 
-    def within(self, place: Place) -> list[EqualNodes]:
+    def within(self, place: KnownWay) -> list[EqualNodes]:
         """Return the classes that are in a place."""
         return [each for each in self.all if place.has(each.nodes[0])]
 
-    def open_within(self, place: Place) -> list[EqualNodes]:
+    def open_within(self, place: KnownWay) -> list[EqualNodes]:
         """Return the classes that are in a place and took more jobs when this was first asked: on
         most nodes of a busy cluster is a job that accepts no neighbour."""
         nodes = place.nodes
@@ -135,7 +135,7 @@ class NodeClasses:
             ]
         return found
 
-    def idle_within(self, place: Place) -> int:
+    def idle_within(self, place: KnownWay) -> int:
         """Return how many nodes of a place have no job."""
         states = self._states.by_number
         idle = [len(each.nodes) for each in self.open_within(place) if not states[each.now].holders]
@@ -172,7 +172,7 @@ class NodeClasses:
                 within.append(split)
         return len(self.all) - 1
 
-    def total(self, place: Place) -> int:
+    def total(self, place: KnownWay) -> int:
         """Return how many units fit in a place now, beside the neighbours that they may have: none
         where a wanted node takes none."""
         if place.parts:
@@ -192,7 +192,7 @@ class NodeClasses:
             for each, state in zip(self.all, states, strict=True)
         ]
 
-    def _totals(self, place: Place) -> tuple[int, int]:
+    def _totals(self, place: KnownWay) -> tuple[int, int]:
         """Return how many units fit in a place now, and how many wanted nodes take none."""
         known, wanted, total, lacking = place.fitting, place.wanted, 0, 0
         for each in self.open_within(place):
@@ -205,14 +205,14 @@ class NodeClasses:
                 lacking += len(each.nodes)
         return total, lacking
 
-    def earliest(self, place: Place, count: int, from_s: float) -> Soonest:
+    def earliest(self, place: KnownWay, count: int, from_s: float) -> Soonest:
         """Return when, from a time on, so many units will fit in a place, or all jobs have left:
         what is overdue is expected back at any moment."""
         if place.parts:
             return self.earliest_of_gang([place.parts], from_s)
         return self._earliest_of_units(place, count, from_s)
 
-    def _earliest_of_units(self, place: Place, count: int, from_s: float) -> Soonest:
+    def _earliest_of_units(self, place: KnownWay, count: int, from_s: float) -> Soonest:
         states, wanted = self._states, place.wanted
         then, (total, lacking) = [each.now for each in self.all], self._totals(place)
         is_there = [place.has(each.nodes[0]) for each in self.all]

@@ -14,7 +14,7 @@ from shared.scheduling.capacity import NOBODY, AllocatedUnits, Capacity, Group
 from shared.scheduling.eligibility import NodeBits, Where
 from shared.scheduling.gangs import GangChoice, beside_gang, of_gang
 from shared.scheduling.node_classes import NO_STATE, EqualNodes, NodeClasses, TakenUnits
-from shared.scheduling.node_states import KnownStates, Place, surplus, units_of
+from shared.scheduling.node_states import KnownStates, KnownWay, surplus, units_of
 from shared.scheduling.problem import (
     UNKNOWN,
     Allocation,
@@ -44,7 +44,7 @@ class Shadow:
     """Units in a place that are reserved at a time; `extra` more fit then than are reserved."""
 
     start_s: float
-    place: Place
+    place: KnownWay
     extra: int
 
 
@@ -90,7 +90,7 @@ class NodeSelection:
         self._less: list[tuple[int, NodeBits]] = []
         self._numbers_less: dict[tuple[int, NodeBits], int] = {}
         self._shapes_less: dict[int, Shape] = {}
-        self._places: dict[int, list[Place]] = {}
+        self._places: dict[int, list[KnownWay]] = {}
         self._everywhere = (1 << capacity.table.nodes) - 1
         self._is_even = not len(factors) or bool((factors == factors[0]).all())
         self._factors: list[float] = [] if self._is_even else factors.tolist()
@@ -187,14 +187,14 @@ class NodeSelection:
         counted = self.known.get(number)
         if counted is not None:
             return units <= counted.total
-        places = self.places(number)
+        places = self.ways(number)
         return not places[0].parts or any(
             units <= self.classes.idle_within(place) for place in places
         )
 
     def may_fit_somewhere(self, number: int, units: int) -> bool:
-        """Return False when so many units of a kind fit nowhere, on nodes that windows shut to
-        it neither. Counted once, since until something is released there is only less."""
+        """Return False when so many units of a kind do not fit, on nodes that windows
+        shut to it neither. Counted once, since until something is released there is only less."""
         counted = self.known.get(number)
         return units <= (self.counted(number) if counted is None else counted).total
 
@@ -206,27 +206,27 @@ class NodeSelection:
         """Return how many units of a kind fit now: counted anew where something changed since."""
         counted = self.known.get(number)
         if counted is None or counted.changes != self.changes:
-            totals = [self.classes.total(place) for place in self.places(number)]
+            totals = [self.classes.total(place) for place in self.ways(number)]
             counted = self.known[number] = CountedUnits(self.changes, totals)
         return counted
 
-    def places(self, number: int) -> list[Place]:
+    def ways(self, number: int) -> list[KnownWay]:
         """Return the places of a kind. One that came later may distinguish nodes that were
         alike."""
         found = self._places.get(number)
         if found is None:
-            found = self._places[number] = self._find_places(number)
+            found = self._places[number] = self._find_ways(number)
         return found
 
-    def _find_places(self, number: int) -> list[Place]:
+    def _find_ways(self, number: int) -> list[KnownWay]:
         if number >= 0:
             if self._states.distinguish(self._kinds, self.table.nodes):
                 self.regroup()
-            return self._states.places_of(number)
+            return self._states.ways_of_number(number)
         of, shut = self._less[-1 - number]
-        kind, whole = self._kinds[of], self.places(of)
+        kind, whole = self._kinds[of], self.ways(of)
         if kind.shape.parts:
-            return self._states.places(self._kind_without(kind, shut))
+            return self._states.ways(self._kind_without(kind, shut))
         return [self._states.without(place, shut, self._everywhere) for place in whole]
 
     def shape_of(self, number: int) -> Shape:
@@ -248,7 +248,7 @@ class NodeSelection:
         found = self._numbers_less.get(key)
         if found is None:
             found = number
-            if any(place.nodes < 0 or place.nodes & shut for place in self.places(number)):
+            if any(place.nodes < 0 or place.nodes & shut for place in self.ways(number)):
                 self._less.append(key)
                 found = -len(self._less)
             self._numbers_less[key] = found
@@ -263,15 +263,15 @@ class NodeSelection:
 
     def most_units(self, number: int) -> int:
         """Return how many units of a kind fit when nothing runs, in the place where most do."""
-        return max([self.most_units_of(place) for place in self.places(number)])
+        return max([self.most_units_of(place) for place in self.ways(number)])
 
-    def most_units_of(self, place: Place) -> int:
+    def most_units_of(self, place: KnownWay) -> int:
         """Return how many units fit in one place when nothing runs."""
         if place.most_as_of != self._states.tables:
             place.most, place.most_as_of = self._most_when_empty(place), self._states.tables
         return place.most
 
-    def _most_when_empty(self, place: Place) -> int:
+    def _most_when_empty(self, place: KnownWay) -> int:
         if place.parts:
             return most_of_gang(place.kind.shape, self.table.amounts)
         states, shape, total = self._states, place.anywhere.shape, 0
@@ -285,7 +285,7 @@ class NodeSelection:
     def units_beside_anyone(self, number: int) -> int:
         """Return how many units of a kind would fit if every job accepted every neighbour."""
         states, most = self._states, 0
-        for place in self.places(number):
+        for place in self.ways(number):
             if place.parts:  # which shares no nodes
                 most = max(most, self.classes.total(place))
                 continue
@@ -326,13 +326,15 @@ class NodeSelection:
     def _least_lost(self, number: int, count: int, shadow: Shadow) -> int:
         """Return how many reserved units are lost where a kind takes the nodes that cost fewest, in
         the place where that is least."""
-        places = self.places(number)
+        places = self.ways(number)
         if len(places) == 1:
             return self._least_lost_in(places[0], number, 0, count, shadow)
         counted = enumerate(places)
         return min([self._least_lost_in(each, number, at, count, shadow) for at, each in counted])
 
-    def _least_lost_in(self, place: Place, number: int, at: int, count: int, shadow: Shadow) -> int:
+    def _least_lost_in(
+        self, place: KnownWay, number: int, at: int, count: int, shadow: Shadow
+    ) -> int:
         """Return how many reserved units are lost in one place of a kind; more than there are where
         it does not fit."""
         if place.parts or shadow.place.parts:
@@ -356,7 +358,7 @@ class NodeSelection:
         return maxsize
 
     def _least_lost_of(
-        self, options: list[_Option], place: Place, count: int, shadow: Shadow
+        self, options: list[_Option], place: KnownWay, count: int, shadow: Shadow
     ) -> int:
         """Return how many reserved units are lost where all options are as good, so that the order
         of nodes matters."""
@@ -377,7 +379,7 @@ class NodeSelection:
         """Return the nodes for so many units of a kind, and what the job is on them; where they
         last beyond the shadow time, those that cost its reservation least. Of places that are as
         good it is the first."""
-        places = self.places(number)
+        places = self.ways(number)
         at = 0 if len(places) == 1 else self._best_way(places, number, count, shadow)
         taken: list[tuple[int, int]] = []
         if places[at].parts or (shadow is not None and shadow.place.parts):
@@ -392,7 +394,7 @@ class NodeSelection:
         return held_by(places, nodes), Allocation(nodes, tuple([units for _, units in taken]))
 
     def _choice_with_gangs(
-        self, place: Place, number: int, at: int, count: int, shadow: Shadow | None
+        self, place: KnownWay, number: int, at: int, count: int, shadow: Shadow | None
     ) -> GangChoice | None:
         """Return the classes of which a gang takes nodes in one of its places, or a job beside a
         gang that nodes are reserved for; None where it does not fit so."""
@@ -415,7 +417,7 @@ class NodeSelection:
         return beside_gang(classes, wanted, order, reserved, count)
 
     def _with_gangs(
-        self, place: Place, number: int, at: int, count: int, shadow: Shadow | None
+        self, place: KnownWay, number: int, at: int, count: int, shadow: Shadow | None
     ) -> list[tuple[int, int]]:
         """Return the nodes of such a choice, with the units on each."""
         choice = self._choice_with_gangs(place, number, at, count, shadow)
@@ -445,7 +447,9 @@ class NodeSelection:
                     return taken
         raise ValueError("so many units do not fit")
 
-    def _best_way(self, places: list[Place], number: int, count: int, shadow: Shadow | None) -> int:
+    def _best_way(
+        self, places: list[KnownWay], number: int, count: int, shadow: Shadow | None
+    ) -> int:
         """Return the place in which so many units fit and cost the reservation least."""
         best, least = -1, maxsize
         for at, place in enumerate(places):
@@ -459,7 +463,7 @@ class NodeSelection:
             raise ValueError("so many units do not fit")
         return best
 
-    def _on_wanted(self, place: Place, count: int) -> list[tuple[int, EqualNodes, int]]:
+    def _on_wanted(self, place: KnownWay, count: int) -> list[tuple[int, EqualNodes, int]]:
         """Return the wanted nodes of a place, ascending, with what so many units take of each: as
         many as fit, and one at least on each that follows."""
         found = sorted(
@@ -508,11 +512,11 @@ class NodeSelection:
         key = number, at, shadow is not None
         changes, choice = self._choices.get(key, (-1, []))
         if changes != self.changes:
-            choice = self._ordered(self.places(number)[at], shadow)
+            choice = self._ordered(self.ways(number)[at], shadow)
             self._choices[key] = self.changes, choice
         return choice
 
-    def _ordered(self, place: Place, shadow: Shadow | None) -> list[list[_Option]]:
+    def _ordered(self, place: KnownWay, shadow: Shadow | None) -> list[list[_Option]]:
         found: dict[_Preference, list[_Option]] = {}
         states, kind, shape = self._states, place.anywhere, place.anywhere.shape
         for each in self.classes.open_within(place):
@@ -525,7 +529,7 @@ class NodeSelection:
                 found.setdefault(preference, []).append(_Option(each, units, lost))
         return [found[preference] for preference in sorted(found)]
 
-    def _lost(self, place: Place, on: EqualNodes, units: int, shadow: Shadow) -> int:
+    def _lost(self, place: KnownWay, on: EqualNodes, units: int, shadow: Shadow) -> int:
         """Return the units of the reserved shape that are lost at its time where these are taken
         beyond it."""
         assert on.then != NO_STATE

@@ -111,7 +111,7 @@ class UnitsOfJob:
         self.removed: dict[int, int] = {}
 
 
-class Place(Way):
+class KnownWay(Way):
     """One of the places where jobs of a kind may be, with what is kept of it.
 
     `anywhere` is its kind without the place, and `fitting` how many units of that fit on a node, by
@@ -125,7 +125,7 @@ class Place(Way):
         # What jobs have of a node there, by units.
         self.taken: dict[int, UnitsOfJob] = {}
         # What is left of it without some nodes, by these.
-        self.less: dict[NodeBits, Place] = {}
+        self.less: dict[NodeBits, KnownWay] = {}
         # How many units fit when nothing runs, as of a number of tables.
         self.most, self.most_as_of = 0, 0
 
@@ -148,14 +148,14 @@ class KnownStates:
         self._units: dict[Kind, dict[int, int]] = {}
         self._costs: dict[tuple[str, int, int], float] = {}
         self._units_of_jobs: dict[tuple[Kind, int], UnitsOfJob] = {}
-        self._places: dict[Kind, list[Place]] = {}
+        self._places: dict[Kind, list[KnownWay]] = {}
         # What the nodes have, and how often that was another table.
         self._table: NodeTable | None = None
         self.tables = 0
         # The kinds by whose numbers these are, and how many of them distinguish nodes.
         self._kinds: Sequence[Kind] = ()
         self._distinguished = 0
-        self._by_kind: dict[int, list[Place]] = {}
+        self._by_kind: dict[int, list[KnownWay]] = {}
 
     @property
     def is_full(self) -> bool:
@@ -179,7 +179,7 @@ class KnownStates:
             self._found += 1
         return found
 
-    def taken(self, place: Place, units: int) -> UnitsOfJob:
+    def taken(self, place: KnownWay, units: int) -> UnitsOfJob:
         """Return so many units of a job in a place."""
         found = place.taken.get(units)
         if found is None:
@@ -220,21 +220,21 @@ class KnownStates:
         if table is not self._table:
             self._table, self.tables = table, self.tables + 1
 
-    def places_of(self, number: int) -> list[Place]:
+    def ways_of_number(self, number: int) -> list[KnownWay]:
         """Return the places of the kind of a number, of those that distinguish nodes."""
         found = self._by_kind.get(number)
         if found is None:
-            found = self._by_kind[number] = self.places(self._kinds[number])
+            found = self._by_kind[number] = self.ways(self._kinds[number])
         return found
 
-    def places(self, kind: Kind) -> list[Place]:
+    def ways(self, kind: Kind) -> list[KnownWay]:
         """Return the places of a kind."""
         found = self._places.get(kind)
         if found is None:
-            found = self._places[kind] = [self._place(way) for way in ways_of(kind)]
+            found = self._places[kind] = [self._known_way(way) for way in ways_of(kind)]
         return found
 
-    def without(self, place: Place, shut: NodeBits, everywhere: NodeBits) -> Place:
+    def without(self, place: KnownWay, shut: NodeBits, everywhere: NodeBits) -> KnownWay:
         """Return a place without some nodes: empty where one of them is wanted. The same one where
         none of them is there."""
         if not (place.nodes < 0 or place.nodes & shut):
@@ -244,17 +244,17 @@ class KnownStates:
             nodes = (everywhere if place.nodes < 0 else place.nodes) & ~shut
             nodes = 0 if place.wanted & ~nodes else nodes
             way = Way(place.kind, place.held, nodes, place.wanted)
-            found = place.less[shut] = Place(way, place.anywhere, place.fitting)
+            found = place.less[shut] = KnownWay(way, place.anywhere, place.fitting)
             self._found += _PLACE
         return found
 
-    def _place(self, way: Way) -> Place:
+    def _known_way(self, way: Way) -> KnownWay:
         self._found += _PLACE
         shape = way.kind.shape
         anywhere = way.kind._replace(shape=shape._replace(where=())) if shape.where else way.kind
-        return Place(way, anywhere, self.units(anywhere))
+        return KnownWay(way, anywhere, self.units(anywhere))
 
-    def units_in(self, place: Place, number: int) -> int:
+    def units_in(self, place: KnownWay, number: int) -> int:
         """Return how many units fit on a node of a place that is in a state."""
         units = place.fitting.get(number, -1)
         return units if units >= 0 else self.find_units(place.anywhere, number)

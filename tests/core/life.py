@@ -38,7 +38,7 @@ from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.cap_measures import Measure
 from shared.placement.processor.placement import Placement
 from shared.scheduling.backfill import Dispatch
-from shared.scheduling.forecast import Expected, Forecast
+from shared.scheduling.forecast import Expected, StartsAhead
 from shared.streams.stages.stage import AlreadyAppliedError, Round
 from tests.core import systems
 from tests.core.checks import Checks, Pass
@@ -618,7 +618,7 @@ class Life:
 
     def _forecast(self) -> dict[int, Expected]:
         snapshot = self.steady.queries.snapshot()
-        return dict(Forecast(snapshot.now_s, snapshot.schedulers).starts())
+        return dict(StartsAhead(snapshot.now_s, snapshot.schedulers).starts())
 
     def _id(self, arrival: int) -> str:
         return self.steady.layers.state.jobs.by_arrival[arrival]

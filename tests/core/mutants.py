@@ -206,8 +206,8 @@ MUTANTS: Final = (
     Mutant(
         "a reservation counts nodes where its job may not be",
         "scheduling/consumable.py",
-        "self._nodes.places(soonest.kind)[soonest.way], extra)",
-        "self._nodes._states.places(self._nodes.places(soonest.kind)[soonest.way].held)[0], extra)",
+        "self._nodes.ways(soonest.kind)[soonest.way], extra)",
+        "self._nodes._states.ways(self._nodes.ways(soonest.kind)[soonest.way].held)[0], extra)",
         soonest=5,
     ),
     Mutant(
@@ -321,8 +321,8 @@ MUTANTS: Final = (
     Mutant(
         "what is promised is counted on nodes that are kept for others",
         "scheduling/consumable.py",
-        "self._nodes.places(soonest.kind)[soonest.way]",
-        "self._nodes.places(self._blocked.kind if self._blocked else 0)[soonest.way]",
+        "self._nodes.ways(soonest.kind)[soonest.way]",
+        "self._nodes.ways(self._blocked.kind if self._blocked else 0)[soonest.way]",
         soonest=166,
     ),
     Mutant(

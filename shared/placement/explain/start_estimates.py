@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from shared.placement.decide.interactive_jobs import NEVER, ExpectedStart
 from shared.scheduling.backfill import ClusterScheduler
-from shared.scheduling.forecast import Expected, Forecast, HeldBackTasks
+from shared.scheduling.forecast import Expected, HeldBackTasks, StartsAhead
 from shared.scheduling.wait_queue import Entry
 
 
@@ -62,7 +62,7 @@ class StartEstimates:
             for name, queue in snapshot.queues.items()
         }
         played = snapshot.share, snapshot.expected_s, snapshot.held_back
-        self._forecast = Forecast(self.now_s, snapshot.schedulers, *played)
+        self._forecast = StartsAhead(self.now_s, snapshot.schedulers, *played)
         self._ahead = islice(self._forecast.starts(most_instants), most_starts)
         self._most_starts, self._most_instants = most_starts, most_instants
         self._schedulers = snapshot.schedulers

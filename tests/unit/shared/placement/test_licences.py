@@ -19,7 +19,7 @@ from shared.catalogue.event import Event
 from shared.domain.queue_discipline import QueueDiscipline
 from shared.placement.processor.placement import Placement
 from shared.scheduling.consumable import ConsumableScheduler
-from shared.scheduling.forecast import Forecast
+from shared.scheduling.forecast import StartsAhead
 from shared.streams.stages.stage import AlreadyAppliedError, OvertakenError
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import T0_US, licences, round_of, started_on
@@ -215,7 +215,7 @@ def test_a_forecast_starts_jobs_as_licences_come_back() -> None:
     decided = round_of(made, 1, licences("matlab", 1, "site"), *map(job, names[:2]), on_p2("c"))
     [first] = [d for d in decided if d.verdict == VERDICT_START]
     snapshot = made.queries.snapshot()
-    found = dict(Forecast(snapshot.now_s, snapshot.schedulers).starts())
+    found = dict(StartsAhead(snapshot.now_s, snapshot.schedulers).starts())
     begins_s = sorted(each.start_s for each in found.values())
     ends_s = first.decided_at_us / 1e6 + first.walltime_s
     assert len(begins_s) == 2
@@ -231,7 +231,7 @@ def test_a_forecast_between_rounds_bears_that_a_name_was_removed() -> None:
     round_of(made, 1, *there, job("e", licences={"ansys": 1}), *jobs)
     region.feed(made, [licences("matlab", None, time_us=later_us(2))])
     snapshot = made.queries.snapshot()
-    found = dict(Forecast(snapshot.now_s, snapshot.schedulers).starts())
+    found = dict(StartsAhead(snapshot.now_s, snapshot.schedulers).starts())
     assert [made.layers.state.jobs.by_arrival[arrival] for arrival in found] == ["c"]
 
 

@@ -23,7 +23,7 @@ from shared.catalogue.event import Event
 from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
 from shared.placement.processor.placement import Placement
-from shared.scheduling.forecast import Forecast
+from shared.scheduling.forecast import StartsAhead
 from shared.streams.stages.stage import AlreadyAppliedError, Round
 from tests.unit.shared.placement.region import (
     T0_US,
@@ -233,7 +233,7 @@ def test_the_forecast_knows_the_cap() -> None:
     jobs = [submitted("a"), submitted("b", T0_US + 1)]
     round_of(processor, 0, steps, *jobs)
     snapshot = processor.queries.snapshot()
-    starts = dict(Forecast(snapshot.now_s, snapshot.schedulers).starts())
+    starts = dict(StartsAhead(snapshot.now_s, snapshot.schedulers).starts())
     assert [s.start_s - T0_US / 1e6 for s in starts.values()] == [5000.0, 8600.0]
 
 

@@ -2,6 +2,7 @@
 and not the jobs that have them."""
 
 from collections import Counter
+from typing import Any
 
 import pytest
 from coplace.v1.control_pb2 import Partition
@@ -48,7 +49,7 @@ def test_a_round_does_not_work_out_again_what_the_last_one_did(
 ) -> None:
     found = calls_of_a_round(monkeypatch, MANY, 20, 20)
     # Places of new jobs, what fits on nodes in states that were not seen, and entries for which
-    # nothing cheaper tells that they do not start.
+    # nothing cheaper shows that they do not start.
     assert found["ways_of"] < 150
     assert found["units_of"] < 1_000
     assert found["_starting"] < 400
@@ -63,7 +64,7 @@ def test_a_forecast_matches_no_gang_while_fewer_nodes_are_idle_than_it_needs() -
     ]
     region.feed(processor, [region.declared("p1", nodes, at_us, partitions=parts)])
     names = [part.name for part in parts]
-    asked = {"clusters": ["p1"], "app_id": ""}
+    asked: dict[str, Any] = {"clusters": ["p1"], "app_id": ""}
     alone = [
         region.submitted(f"n{n}", at_us, nodes=1, walltime_s=600.0 + 60 * n, **asked)
         for n in range(nodes)

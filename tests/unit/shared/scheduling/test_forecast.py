@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.scheduling.easy import EasyScheduler
-from shared.scheduling.forecast import Expected, Forecast
+from shared.scheduling.forecast import Expected, StartsAhead
 from shared.scheduling.load import Load, NodeSet
 from shared.scheduling.pool import Discipline, Pool
 from shared.scheduling.timeline import play
@@ -28,7 +28,7 @@ def foreseen(now_s: float, queues: WaitQueues, loads: dict[str, Load]) -> dict[i
         name: EasyScheduler(load, queues.queue(name).copy(), number=number)
         for number, (name, load) in enumerate(loads.items())
     }
-    return dict(Forecast(now_s, schedulers).starts())
+    return dict(StartsAhead(now_s, schedulers).starts())
 
 
 @settings(max_examples=100, deadline=None)

@@ -6,7 +6,7 @@ import numpy as np
 from lab.simulation.eurora import Anybody
 from shared.scheduling.capacity import AllocatedUnits, Capacity, Group
 from shared.scheduling.node_classes import NodeClasses
-from shared.scheduling.node_states import KnownStates, Place
+from shared.scheduling.node_states import KnownStates, KnownWay
 from shared.scheduling.problem import Allocation, Kind, NodeTable, Shape, units_in
 from shared.scheduling.sharing import Member
 from tests.support.seeds import of_each_seed
@@ -65,8 +65,8 @@ def states_of(capacity: Capacity) -> KnownStates:
     return KnownStates(Differing(), capacity.groups)
 
 
-def place_of(states: KnownStates, kind: Kind) -> Place:
-    [found] = states.places(kind)
+def way_of(states: KnownStates, kind: Kind) -> KnownWay:
+    [found] = states.ways(kind)
     return found
 
 
@@ -85,10 +85,10 @@ def test_as_many_units_fit_as_node_by_node_whoever_came_before_or_since(seed: in
         )
         for kind in KINDS:
             on = units_on(capacity, kind)
-            assert classes.total(place_of(states, kind)) == sum(on)
+            assert classes.total(way_of(states, kind)) == sum(on)
             for each in classes.all:
                 assert {on[node] for node in each.nodes} == {
-                    states.units_in(place_of(states, kind), each.now)
+                    states.units_in(way_of(states, kind), each.now)
                 }
 
 
@@ -100,7 +100,7 @@ def test_units_are_there_as_soon_as_enough_jobs_have_left(seed: int) -> None:
     classes = NodeClasses(capacity, held, states)
     for kind in KINDS:
         for count in (1, 5, 1000):
-            found = classes.earliest(place_of(states, kind), count, 1.0)
+            found = classes.earliest(way_of(states, kind), count, 1.0)
             left, time_s = capacity.copy(), 1.0
             waiting = sorted(held, key=lambda job: job.release_s)
             while True:
@@ -113,7 +113,7 @@ def test_units_are_there_as_soon_as_enough_jobs_have_left(seed: int) -> None:
             assert (found.start_s, found.units) == (time_s, sum(on))
             for each, state in zip(classes.all, found.states, strict=True):
                 assert {on[node] for node in each.nodes} == {
-                    states.units_in(place_of(states, kind), state)
+                    states.units_in(way_of(states, kind), state)
                 }
 
 

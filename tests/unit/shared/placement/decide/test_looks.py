@@ -19,7 +19,7 @@ from shared.placement.processor.placement import Placement
 from shared.scheduling.backfill import Backfill, Dispatch
 from shared.scheduling.dispatch import Served
 from shared.scheduling.engine import Engine
-from shared.scheduling.forecast import Forecast
+from shared.scheduling.forecast import StartsAhead
 from shared.scheduling.load import Load
 from shared.scheduling.slurm import SlurmBackfill, SlurmScheduler
 from shared.scheduling.wait_queue import Entry, WaitQueue
@@ -254,7 +254,7 @@ def test_a_forecast_plays_the_discipline_from_the_last_look_on() -> None:
     placement = crowded(**slurm(bf_interval_s=300.0))
     round_of(placement, 1, small(walltime_s=60.0))
     snapshot = placement.queries.snapshot()
-    ahead = dict(Forecast(snapshot.now_s, snapshot.schedulers).starts())
+    ahead = dict(StartsAhead(snapshot.now_s, snapshot.schedulers).starts())
     expected = [ahead[placement.queries.arrival(name) or 0].start_s - _T0_S for name in "dbc"]
     assert expected == [330.0, 3630.0, 7230.0]
     # A forecast is of a copy.

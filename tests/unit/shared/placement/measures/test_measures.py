@@ -24,7 +24,7 @@ from shared.domain.cap_measures import Measure, measures_of
 from shared.domain.eamc_policy import Policy
 from shared.placement.processor.placement import Placement
 from shared.scheduling.capacity import AllocatedUnits
-from shared.scheduling.forecast import Forecast
+from shared.scheduling.forecast import StartsAhead
 from shared.streams.stages.stage import AlreadyAppliedError
 from tests.unit.shared.placement.region import (
     APPS,
@@ -337,7 +337,7 @@ def test_a_forecast_made_before_the_round_in_which_a_cap_was_lifted_ends() -> No
     round_of(processor, 3, done(stop, end_us(2)), job("two", 70, nodes=2))
     feed(processor, [cap(None, 4)])
     snapshot = processor.queries.snapshot()
-    assert [*Forecast(snapshot.now_s, snapshot.schedulers).starts()] == []
+    assert [*StartsAhead(snapshot.now_s, snapshot.schedulers).starts()] == []
 
 
 def test_an_operator_suspends_and_resumes_a_run() -> None:
