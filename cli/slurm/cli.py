@@ -1,4 +1,4 @@
-"""`coplace slurm tell|obey`: a Slurm whose jobs Coplace starts."""
+"""`coplace slurm`: a Slurm whose jobs Coplace starts, and its accounts."""
 
 import asyncio
 import time
@@ -14,6 +14,7 @@ from coplace.v1.placement_pb2 import PlacementDecided
 
 from cli.asking import Ingest, Placement
 from cli.notes import note
+from cli.slurm.catch_up import catch_up, reconcile
 from cli.slurm.heartbeat import SlurmHeartbeat
 from cli.slurm.jobs import NodeHardware, declared_cluster, uncounted_resources, undeclared
 from cli.slurm.nodes import DrainPublisher
@@ -33,6 +34,8 @@ from shared.streams.on_kafka.deployment import Deployment
 from shared.streams.on_kafka.refusals import require_kafka_believes
 
 app = typer.Typer(no_args_is_help=True, help="Let Coplace start the jobs of a Slurm.")
+app.command("catch-up")(catch_up)
+app.command()(reconcile)
 _RETRY_S: Final = 5.0
 _AT_ONCE: Final = 64
 # How often what may be the machine's fault is tried.

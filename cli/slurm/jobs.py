@@ -3,18 +3,16 @@
 They have the ids that `ingest-jobcomp` gives them, so that either may publish them, or both.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import groupby
 from math import frexp
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 
 from coplace.v1.control_pb2 import ClusterDeclared, NodeClass, Partition
 from coplace.v1.ingest_service_pb2 import Envelope
-from coplace.v1.jobs_pb2 import JobFinished, JobSubmitted, RunInterval
+from coplace.v1.jobs_pb2 import JobSubmitted
 
 from coplace_client.bounds import (
     CORES_PER_NODE,
@@ -30,7 +28,9 @@ from shared.domain.folding import fold
 from shared.domain.hostlist import expand
 from shared.domain.printable import printable
 from shared.domain.resources import MOST_NAME as MOST_RESOURCE_NAME
+from shared.slurm.answers import number, text, time, words
 from shared.slurm.facts import OUTCOMES, Site, envelopes, submission
+from shared.slurm.grant_answer import GrantAnswer
 from shared.slurm.message import Message
 from shared.slurm.tres import Tres, most_important
 
@@ -43,14 +43,7 @@ _MOST_SHOWN: Final = 200
 _MOST_KINDS: Final = LENGTHS["node_classes"].most
 _MOST_ACCOUNTS: Final = LENGTHS["allowed"].most
 _MINUTE_S: Final = 60
-_SECOND_US: Final = 1_000_000
-_OF_SUSPENSION: Final = ("pre_sus_time", "suspend_time")
 _GRES: Final = "gres/"
-# What `obey` leaves in a job's AdminComment: Slurm keeps it over crashes of all processes involved.
-_WORD: Final = re.compile(
-    r"coplace grant=(\d{1,16}) (started|declined)"
-    r"(?: freq_ghz=(\d{1,9}(?:\.\d{1,9})?))?(?: submit=(\d{1,12}))?(?: wanted=(\S{1,4096}))?"
-)
 # Why Slurm does not start a job on the nodes that it was released on, though they are free.
 _NEVER_THERE: Final = frozenset(
     {
@@ -59,36 +52,6 @@ _NEVER_THERE: Final = frozenset(
         *("Constraints", "Reservation", "ReservationDeleted", "AccountNotAllowed"),
     }
 )
-
-
-class GrantAnswer(NamedTuple):
-    """The word that was given on a grant of a job: it was started at a clock, or declined.
-
-    `submit_s` is the submit time of the job that it is about, 0 where it does not say: Slurm gives
-    a requeued job another one, and keeps its comments. `wanted` are the nodes that its user asked
-    for, since those that it is released on take their place in Slurm.
-    """
-
-    grant: int = 0
-    is_started: bool = False
-    freq_ghz: float = 0.0
-    submit_s: int = 0
-    wanted: str = ""
-
-    @classmethod
-    def parse(cls, admin_comment: str) -> Self:
-        """Parse the word in a comment; that of grant 0 where there is none."""
-        found = _WORD.search(admin_comment)
-        if found is None:
-            return cls()
-        started, submit_s = found[2] == "started", int(found[4] or 0)
-        return cls(int(found[1]), started, float(found[3] or 0), submit_s, found[5] or "")
-
-    def __str__(self) -> str:
-        said = f"started freq_ghz={self.freq_ghz:g}" if self.is_started else "declined"
-        submit = f" submit={self.submit_s}" if self.submit_s else ""
-        wanted = f" wanted={self.wanted}" if self.wanted else ""
-        return f"coplace grant={self.grant} {said}{submit}{wanted}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +67,8 @@ class SlurmJob:
 
     @property
     def submit_s(self) -> int:
-        """Return when it was submitted, or requeued the last time; 0: nobody knows."""
-        return number(self.fields.get("submit_time")) or 0
+        """Return when it was submitted, or requeued or resized the last time; 0: nobody knows."""
+        return max(number(self.fields.get(name)) or 0 for name in ("submit_time", "resize_time"))
 
     @property
     def state(self) -> str:
@@ -132,42 +95,40 @@ class SlurmJob:
     def word(self) -> GrantAnswer:
         """Return the word that `obey` wrote on it; that of grant 0 where it was written before it
         was requeued."""
-        said = GrantAnswer.parse(_text(self.fields.get("admin_comment")))
-        is_about_it = said.submit_s in (0, self.submit_s)
-        return said._replace(submit_s=0, wanted="") if is_about_it else GrantAnswer()
+        return GrantAnswer.parse(text(self.fields.get("admin_comment"))).about(self.submit_s)
 
     @property
     def wanted(self) -> str:
         """Return the nodes that its user asked for, as a host list."""
-        said = GrantAnswer.parse(_text(self.fields.get("admin_comment")))
-        return said.wanted if said.grant else _text(self.fields.get("required_nodes"))
+        said = GrantAnswer.parse(text(self.fields.get("admin_comment")))
+        return said.wanted if said.grant else text(self.fields.get("required_nodes"))
 
     @property
     def released_on(self) -> str:
         """Return the nodes that it is to start on, as a host list."""
-        return _text(self.fields.get("required_nodes"))
+        return text(self.fields.get("required_nodes"))
 
     @property
     def never_starts_for(self) -> str:
         """Return why Slurm will not start it on those nodes; empty where it may."""
-        reason = _text(self.fields.get("state_reason"))
+        reason = text(self.fields.get("state_reason"))
         return reason if reason in _NEVER_THERE else ""
 
     @property
     def unmapped(self) -> str:
         """Return what it asks for that Coplace can't follow, in words; empty where that is
         nothing."""
-        if reservation := _text(self.fields.get("reservation")) or _text(
+        if reservation := text(self.fields.get("reservation")) or text(
             self.fields.get("resv_name")
         ):
             return f"reservation {reservation} is not mapped to Coplace yet"
-        if licences := _text(self.fields.get("licenses")):
+        if licences := text(self.fields.get("licenses")):
             return f"licences {licences} are not mapped to Coplace yet"
         try:
-            if features := _text(self.fields.get("features")):
+            if features := text(self.fields.get("features")):
                 parse_features(features)
             for name in ("excluded_nodes", "required_nodes"):
-                if hosts := _text(self.fields.get(name)):
+                if hosts := text(self.fields.get(name)):
                     expand(hosts)
         except RejectedError as error:
             return f"Coplace can't follow it: {error}"
@@ -191,7 +152,8 @@ class SlurmJob:
         of, given = self.fields, {name: number(self.fields.get(name)) for name in _NUMBERS}
         has_run = bool(of.get("nodes"))
         limit_min = given["time_limit"]
-        nodes = given["node_count"] or 1
+        nodes = (given["node_count"] or 1) if has_run or self.is_pending else 0
+        began_s = max(given["start_time"] or 0, given["resize_time"] or 0)
         return Message(
             {
                 "jobid": given["job_id"],
@@ -204,14 +166,18 @@ class SlurmJob:
                 "user_id": given["user_id"],
                 "account": of.get("account"),
                 "job_name": of.get("name"),
-                "comment": _text(of.get("comment")),
-                "@submit": _time(given["submit_time"]),
-                "@start": _time(given["start_time"]) if has_run else None,
-                "@end": _time(given["end_time"]),
+                "comment": text(of.get("comment")),
+                "admin_comment": text(of.get("admin_comment")),
+                "partition": of.get("partition"),
+                "qos": of.get("qos"),
+                "@submit": time(self.submit_s),
+                "@start": time(began_s) if has_run else None,
+                "@end": time(given["end_time"]),
+                "suspended": _suspended_s(given, began_s) if has_run else 0,
                 "time_limit": limit_min * _MINUTE_S if limit_min else None,
                 "nodes": of.get("nodes"),
                 "total_nodes": nodes,
-                "total_cpus": given["cpus"] or nodes,
+                "total_cpus": (given["cpus"] or nodes) if nodes else 0,
                 "tres_req": of.get("tres_req_str"),
                 "tres_alloc": of.get("tres_alloc_str"),
                 "failed_node": of.get("failed_node"),
@@ -222,33 +188,18 @@ class SlurmJob:
 
 _NUMBERS: Final = (
     *("job_id", "array_job_id", "array_task_id", "het_job_id", "het_job_offset", "submit_time"),
-    *("start_time", "end_time", "time_limit", "node_count", "cpus", "user_id"),
+    *("start_time", "end_time", "time_limit", "node_count", "cpus", "user_id", "resize_time"),
+    *("suspend_time", "pre_sus_time"),
 )
 
 
-def number(value: Any) -> int | None:
-    """Return a number of Slurm's JSON, None where it is none; later versions wrap those that may be
-    missing or infinite."""
-    if isinstance(value, Mapping):
-        is_known = value.get("set", True) and not value.get("infinite", False)
-        value = value.get("number") if is_known else None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        return int(value)
-    except (ValueError, OverflowError):
-        return None
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _time(time_s: int | None) -> str | None:
-    try:
-        return datetime.fromtimestamp(time_s, UTC).isoformat() if time_s else None
-    except (ValueError, OverflowError, OSError):
-        return "no time"
+def _suspended_s(given: Mapping[str, int | None], began_s: int) -> int:
+    """How long a run was suspended: Slurm keeps how long it had run when it was suspended the last
+    time, and when it went on."""
+    resumed_s, ended_s = given["suspend_time"] or 0, given["end_time"] or 0
+    if not began_s <= resumed_s <= ended_s:
+        return 0
+    return max(0, resumed_s - began_s - (given["pre_sus_time"] or 0))
 
 
 class RepairedFacts(NamedTuple):
@@ -269,9 +220,11 @@ def facts_of(
 ) -> RepairedFacts:
     """Return the facts of a job: what is `uncounted` of the nodes of its cluster is not asked of
     them, and times behind `latest_us` are not believed. Raises as `facts`."""
-    message, word = job.message(), job.word
-    is_pending = job.is_pending
-    told = [submission(message, site)] if is_pending else envelopes(message, site, latest_us)
+    message, is_pending = job.message(), job.is_pending
+    told = [] if is_pending else envelopes(message, site, latest_us)
+    if not is_pending and not job.has_nodes:
+        return RepairedFacts(told, message.repaired)  # it is over: other ways report the same
+    told = [submission(message, site), *told[1:]]
     unmapped = job.unmapped
     if not unmapped:
         _say_where(told[0].job_submitted, job)
@@ -282,43 +235,17 @@ def facts_of(
     for name in uncounted & submitted.resources_per_unit.keys():
         del submitted.resources_per_unit[name]
         message.repaired.add("tres_req")
-    return RepairedFacts(
-        [told[0], *(_under(word, fact, job) for fact in told[1:])], message.repaired
-    )
+    return RepairedFacts(told, message.repaired)
 
 
 def _say_where(submitted: JobSubmitted, job: SlurmJob) -> None:
     """Add where a job may run, as its user asked."""
     of = job.fields
-    submitted.partitions.extend(name for name in _text(of.get("partition")).split(",") if name)
-    submitted.features = _text(of.get("features"))
+    submitted.partitions.extend(name for name in text(of.get("partition")).split(",") if name)
+    submitted.features = text(of.get("features"))
     submitted.nodes_wanted.extend([job.wanted] if job.wanted else [])
-    excluded = _text(of.get("excluded_nodes"))
+    excluded = text(of.get("excluded_nodes"))
     submitted.nodes_excluded.extend([excluded] if excluded else [])
-
-
-def _under(word: GrantAnswer, later: Envelope, job: SlurmJob) -> Envelope:
-    """A start or an end, with the grant and the clock that it is of."""
-    if later.HasField("job_started"):
-        later.job_started.grant, later.job_started.freq_ghz = word.grant, word.freq_ghz
-    else:
-        later.job_finished.grant, later.job_finished.freq_ghz = word.grant, word.freq_ghz
-        later.job_finished.intervals.extend(_intervals(job, later.job_finished))
-    return later
-
-
-def _intervals(job: SlurmJob, run: JobFinished) -> Sequence[RunInterval]:
-    """Of a run that was suspended: Slurm keeps how long it ran before it was the last time, and
-    when it went on. None where the clock is unknown: time without one is time suspended."""
-    ran_s, resumed_s = (number(job.fields.get(name)) or 0 for name in _OF_SUSPENSION)
-    stopped_us, resumed_us = run.started_at_us + ran_s * _SECOND_US, resumed_s * _SECOND_US
-    if not (run.freq_ghz and run.started_at_us <= stopped_us < resumed_us <= run.ended_at_us):
-        return ()
-    return (
-        RunInterval(began_at_us=run.started_at_us, freq_ghz=run.freq_ghz),
-        RunInterval(began_at_us=stopped_us),
-        RunInterval(began_at_us=resumed_us, freq_ghz=run.freq_ghz),
-    )
 
 
 class NodeHardware(NamedTuple):
@@ -433,7 +360,7 @@ def _shared_features(
     shared: dict[str, frozenset[str]] = {}
     for node, kind in zip(nodes, kinds, strict=True):
         features = frozenset(kind.features)
-        for name in _list(node.get("partitions")):
+        for name in words(node.get("partitions")):
             shared[name] = shared.get(name, features) & features
     return frozenset().union(*shared.values())
 
@@ -457,7 +384,7 @@ def undeclared(
         yield f"features of too many kinds of nodes, jobs that ask for them wait: {names}"
     open_to_all = {each.name for each in found.partitions if not each.accounts}
     for each in partitions:
-        name = _text(each.get("name"))
+        name = text(each.get("name"))
         if name in open_to_all and _accounts(each):
             yield f"accounts of partition {printable(name)}: more than {_MOST_ACCOUNTS}"
 
@@ -468,9 +395,9 @@ def _partitions(
     """Yield the partitions of nodes, by name, as far as there may be."""
     by_name: dict[str, list[str]] = {}
     for node in nodes:
-        for name in _list(node.get("partitions")):
+        for name in words(node.get("partitions")):
             by_name.setdefault(name, []).append(node["name"])
-    known = {_text(each.get("name")): each for each in shown}
+    known = {text(each.get("name")): each for each in shown}
     for name in sorted(by_name)[: LENGTHS["partitions"].most]:
         yield _partition(name, by_name[name], known.get(name, {}))
 
@@ -486,14 +413,14 @@ def _partition(name: str, nodes: Sequence[str], shown: Mapping[str, Any]) -> Par
         most_walltime_s=walltime_s if WALLTIME_S.has(walltime_s) else 0.0,
         most_nodes=most_nodes if NODES.has(most_nodes) else 0,
         exclusive=number(most.get("shares")) == 0,
-        down=not {"DOWN", "INACTIVE"}.isdisjoint(_list(state)),
+        down=not {"DOWN", "INACTIVE"}.isdisjoint(words(state)),
         accounts=accounts if len(accounts) <= _MOST_ACCOUNTS else (),
     )
 
 
 def _accounts(shown: Mapping[str, Any]) -> list[str]:
     """Return the accounts that a partition is for; none: for all."""
-    allowed = _list(_object(shown, "accounts").get("allowed"))
+    allowed = words(_object(shown, "accounts").get("allowed"))
     return [account for account in allowed if account.upper() != "ALL"]
 
 
@@ -502,20 +429,12 @@ def _object(shown: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _list(value: Any) -> list[str]:
-    """Return the texts of a list, which earlier versions write with commas between."""
-    found = value.split(",") if isinstance(value, str) else value
-    if not isinstance(found, list):
-        return []
-    return [each for each in found if isinstance(each, str) and each]
-
-
 def uncounted_resources(nodes: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     """Return what nodes have that is not declared of them, such as disks that are counted in
     bytes: a job that was said to need it would wait for ever."""
-    names = {name for node in nodes if is_node(node) for name in _kinds_of(_text(node.get("tres")))}
+    names = {name for node in nodes if is_node(node) for name in _kinds_of(text(node.get("tres")))}
     shown = [node for node in nodes if is_node(node)]
-    counted = {name for node in shown for name in _counted(_text(node.get("tres")))}
+    counted = {name for node in shown for name in _counted(text(node.get("tres")))}
     return frozenset(names - counted)
 
 
@@ -560,13 +479,13 @@ def _gib(memory_mib: int) -> float:
 
 
 def _kind(node: Mapping[str, Any]) -> _NodeKind:
-    resources = tuple(sorted(_counted(_text(node.get("tres"))).items()))
+    resources = tuple(sorted(_counted(text(node.get("tres"))).items()))
     features = tuple(_features(node)[: LENGTHS["features"].most])
     return _NodeKind(_gib(number(node.get("real_memory")) or 0), resources, features)
 
 
 def _features(node: Mapping[str, Any]) -> list[str]:
-    return [name for name in _list(node.get("features")) if _is_feature(name)]
+    return [name for name in words(node.get("features")) if _is_feature(name)]
 
 
 def _is_feature(name: str) -> bool:

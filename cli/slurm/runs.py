@@ -15,10 +15,11 @@ from coplace.v1.placement_service_pb2 import (
 )
 
 from cli.listing import listed_jobs
-from cli.slurm.jobs import GrantAnswer, SlurmJob
+from cli.slurm.jobs import SlurmJob
 from cli.slurm.start_terms import MARK
 from coplace_client.errors import RejectedError
 from shared.slurm.facts import Site, identify
+from shared.slurm.grant_answer import GrantAnswer
 
 _NOT_OVER: Final = (
     *(JOB_STANDING_WAITING, JOB_STANDING_HELD, JOB_STANDING_RESERVED, JOB_STANDING_DECIDED),

@@ -6,9 +6,10 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from cli.slurm.jobs import GrantAnswer, SlurmJob
+from cli.slurm.jobs import SlurmJob
 from cli.slurm.orders import Release
 from coplace_client.errors import UnusableError
+from shared.slurm.grant_answer import GrantAnswer
 
 _WITHIN_S: Final = 60.0
 _NEEDED: Final = "this needs Slurm 22.05 or newer, with its JSON plugin (docs/how-to/slurm.md)"

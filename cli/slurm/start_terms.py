@@ -20,12 +20,13 @@ from coplace.v1.jobs_pb2 import (
     JobSubmitted,
 )
 
-from cli.slurm.jobs import MOST_REASON, SlurmJob, number
+from cli.slurm.jobs import MOST_REASON, SlurmJob
 from coplace_client.errors import RejectedError
 from coplace_client.facts import fact
 from shared.catalogue.contents.check import check_contents
 from shared.catalogue.payloads.domain_types import dependencies_of, job_of
 from shared.domain.printable import printable
+from shared.slurm.answers import number
 from shared.slurm.facts import OUTCOMES, Site, identify
 
 # Begins each reason that a job is held for, so that a later process knows its own.

@@ -53,6 +53,8 @@ class SlurmPublisher:
         self._uncounted = uncounted
         self._runs = runs or RunsSeen()
         self._sent: set[str] = set()
+        # Jobs whose submission was published: what is said of a run that is over holds one too.
+        self._submitted: set[str] = set()
         # Jobs that were held since something that Slurm says of their start was not understood.
         self._kept_out: set[str] = set()
         self._declared: ClusterDeclared | None = None
@@ -93,9 +95,18 @@ class SlurmPublisher:
             for job in [*ended, *shown]
             for event in self._facts(job, beside, before)
         }
-        self._send([event for name, event in known.items() if name not in self._sent], before)
-        self._sent = set(known)  # Slurm forgets jobs that ended, and so does this
-        self._kept_out &= {event.job_submitted.job_id for event in known.values()}
+        self._send(
+            [
+                event
+                for name, event in known.items()
+                if name not in self._sent and event.job_submitted.job_id not in self._submitted
+            ],
+            before,
+        )
+        # Slurm forgets jobs that ended, and so does this.
+        self._sent = set(known)
+        self._submitted = {event.job_submitted.job_id for event in known.values()} - {""}
+        self._kept_out &= self._submitted
         self._runs.remember(shown)
 
     def _facts(

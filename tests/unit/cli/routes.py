@@ -75,6 +75,7 @@ PUBLISHED: Final[Mapping[str, tuple[str, ...]]] = {
                 *("NodesDrained", "NodesResumed"),
             ),
             "obey": ("JobDeclined", "JobActionDone", "JobActionRefused"),
+            "catch-up": ("JobSubmitted", "JobFinished"),
         }.items()
     },
 }
@@ -120,7 +121,10 @@ WITHOUT: Final[Mapping[str, WithoutRoute]] = {
     ),
     **{f"certificates {verb}": WithoutRoute.KEYS for verb in ("issue", "hand-out", "rotate")},
     **{f"archive {verb}": WithoutRoute.ARCHIVE for verb in ("list", "show", "verify")},
-    **dict.fromkeys(("tail", "price explain", "models list", "models show"), WithoutRoute.TOPICS),
+    **dict.fromkeys(
+        ("tail", "price explain", "models list", "models show", "slurm reconcile"),
+        WithoutRoute.TOPICS,
+    ),
     "logout": WithoutRoute.LOGIN,
 }
 

@@ -69,6 +69,8 @@ _HELD: Final = {
         for verb, names in (
             ("tell", ("site", "node_model", "architecture", "account")),
             ("obey", ("site", "account")),
+            ("catch-up", ("site", "node_model", "account")),
+            ("reconcile", ("site",)),
         )
         for name in names
     },

@@ -17,13 +17,14 @@ from coplace.v1.placement_pb2 import (
 )
 
 from cli.slurm import cli
-from cli.slurm.jobs import GrantAnswer, SlurmJob
+from cli.slurm.jobs import SlurmJob
 from cli.slurm.obey import Obedience
 from cli.slurm.orders import Release
 from cli.slurm.slurm import SlurmBusyError, SlurmError, SlurmRefusedError
 from shared.clients import decisions
 from shared.clients.decisions import ResourceManager
 from shared.slurm.facts import Site
+from shared.slurm.grant_answer import GrantAnswer
 from tests.support.agent_ingest import Ingest, served
 from tests.support.decisions import PlayedConsumer, barrier, record
 from tests.unit.cli.command_line import coplace

@@ -22,7 +22,7 @@ from coplace.v1.placement_pb2 import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.slurm.jobs import GrantAnswer, SlurmJob
+from cli.slurm.jobs import SlurmJob
 from cli.slurm.orders import (
     Cancel,
     Decline,
@@ -36,6 +36,7 @@ from cli.slurm.orders import (
     orders,
     orders_of_refused,
 )
+from shared.slurm.grant_answer import GrantAnswer
 from tests.unit.cli.slurm.fields import JOB, RUNS, SUBMIT_S
 
 NOW_US = SUBMIT_S * 1_000_000

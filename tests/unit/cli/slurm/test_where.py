@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 from coplace.v1.placement_pb2 import VERDICT_WITHDRAWN, PlacementDecided
 
-from cli.slurm.jobs import GrantAnswer, NodeHardware, SlurmJob, declared_cluster, facts, undeclared
+from cli.slurm.jobs import NodeHardware, SlurmJob, declared_cluster, facts, undeclared
 from cli.slurm.orders import Decline, Hold, orders
 from services.ingest.model import Intake
 from shared.catalogue.payloads.domain_types import cluster_of
 from shared.catalogue.topics import Topics
 from shared.slurm.facts import Site
+from shared.slurm.grant_answer import GrantAnswer
 from tests.unit.cli.slurm.fields import JOB, NODE, RUNS, SUBMIT_S
 
 SITE = Site("north", "none", "gold-6254")

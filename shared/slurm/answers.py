@@ -1,0 +1,40 @@
+"""Values of Slurm's JSON, as its versions write them: pure."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+
+def number(value: Any) -> int | None:
+    """Return a number of Slurm's JSON, None where it is none; later versions wrap those that may be
+    missing or infinite."""
+    if isinstance(value, Mapping):
+        is_known = value.get("set", True) and not value.get("infinite", False)
+        value = value.get("number") if is_known else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return int(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+def text(value: Any) -> str:
+    """Return a text; empty for what is none."""
+    return value if isinstance(value, str) else ""
+
+
+def words(value: Any) -> list[str]:
+    """Return the texts of a list, which earlier versions write as one text with commas between."""
+    found = value.split(",") if isinstance(value, str) else value
+    if not isinstance(found, list):
+        return []
+    return [each for each in found if isinstance(each, str) and each]
+
+
+def time(time_s: int | None) -> str | None:
+    """Return a time as a message has it; None for none."""
+    try:
+        return datetime.fromtimestamp(time_s, UTC).isoformat() if time_s else None
+    except (ValueError, OverflowError, OSError):
+        return "no time"
