@@ -16,8 +16,9 @@ from shared.slurm.message import NO_NODES, Message
 _MINUTE_S: Final = 60
 # Names of lists of resources without one: others are `gres/gpu:a100`, `license/matlab`.
 _PLAIN: Final = frozenset({"cpu", "mem", "node", "billing", "vmem", "pages", "energy"})
-# The table's column takes so many bytes, and Slurm and the database replace some characters.
-_MOST_NAME_BYTES: Final = 255
+# The table's column takes 255 bytes of whole characters, which have up to four; and Slurm and the
+# database replace some.
+_MOST_NAME_BYTES: Final = 251
 _REPLACED: Final = frozenset("`?")
 
 
@@ -128,7 +129,7 @@ def _task(array: Mapping[str, Any]) -> int | None:
 
 def _is_doubtful(name: str) -> bool:
     """Return whether a job may have had another name than its row."""
-    is_cut = len(name.encode(errors="replace")) >= _MOST_NAME_BYTES
+    is_cut = len(name.encode(errors="replace")) > _MOST_NAME_BYTES
     return is_cut or not _REPLACED.isdisjoint(name)
 
 
