@@ -65,7 +65,7 @@ def _rows(command: Sequence[str]) -> Sequence[Any]:
 
 
 def _said(command: Sequence[str]) -> bytes:
-    """What a command says, as far as there is room for it."""
+    """What a command says, up to a bound. Raises _TooMuchError and SlurmError."""
     environment = {**os.environ, "TZ": "UTC"}
     try:
         with (

@@ -98,7 +98,7 @@ def differences(
             yield run, Difference(job_id, "not charged", run.core_s, None)
         elif (core_us or 0) != run.core_s * _SECOND_US:
             yield run, Difference(job_id, "other core time", run.core_s, core_us)
-    for job_id in sorted(charged.keys() - seen):
+    for job_id in sorted(name for name in charged.keys() - seen if charged[name]):
         yield None, Difference(job_id, "not in the accounts", None, charged[job_id])
 
 

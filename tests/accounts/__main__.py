@@ -2,7 +2,7 @@
 slurmdbd and MariaDB, and charges beside its accounts.
 
 One half of the jobs runs while `ingest-jobcomp` reads what the plugin sends, the other half while
-it is stopped. Then what is missing is read from the accounts, and `ingest-jobcomp` comes back.
+it is stopped. Then what is missing is read from the accounts, and `ingest-jobcomp` runs again.
 Charges differ from the accounts in nothing, and one event id has one content, whichever way
 reported it.
 """

@@ -1,4 +1,4 @@
-"""Jobs of every kind that Slurm's accounts have apart, drawn by a seed, on four nodes of eight
+"""Jobs of every kind that Slurm's accounts distinguish, drawn by a seed, on four nodes of eight
 cores."""
 
 import os
