@@ -182,6 +182,8 @@ class SlurmJob:
                 "tres_alloc": of.get("tres_alloc_str"),
                 "failed_node": of.get("failed_node"),
                 "state": self.state if self.state in OUTCOMES else None,
+                # Of a run that Slurm shows no more: what placement knows of it.
+                "is_recalled": of.get("is_recalled"),
             }
         )
 

@@ -109,5 +109,6 @@ def _run_of(listed: ListedJob, submit_s: int, requeued: SlurmJob) -> SlurmJob:
         "node_count": allocation.nodes if has_run else of.get("node_count"),
         "tres_alloc_str": of.get("tres_req_str") if has_run else "",
         "admin_comment": str(word) if allocation.grant else "",
+        "is_recalled": True,
     }
     return SlurmJob({**of, **run}).ended_by_requeue(requeued.submit_s)

@@ -11,7 +11,7 @@ cleaned, cut to its bound or left out, and noted in the message's `repaired`.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -105,12 +105,12 @@ def envelopes(message: Message, site: Site, latest_us: int | None = None) -> lis
     believed. Raises RejectedError, which names the field, where it says not which job it is about,
     or nothing that happened."""
     submitted = _submitted(message, site)
-    app = _known_app(message, submitted)
-    first = job_fact(site.name, submitted, _number("run", *app), submitted.submitted_at_us)
+    known = tuple(_known_otherwise(message, submitted))
+    first = job_fact(site.name, submitted, _number("run", *known), submitted.submitted_at_us)
     outcome = _outcome(message)
     if outcome is not None:
         finished = _finished(message, submitted, outcome, site, latest_us)
-        number = _number(*_known_grant(finished.grant), *_known_pause(message, finished), *app)
+        number = _number(*_known_grant(finished.grant), *_known_pause(message, finished), *known)
         return [first, job_fact(site.name, finished, number, finished.ended_at_us)]
     if _state(message) in _BACK_IN_QUEUE:
         return [first]
@@ -137,11 +137,15 @@ def _number(*known: str) -> str:
     return "/".join((str(_ATTEMPT), *known))
 
 
-def _known_app(message: Message, submitted: JobSubmitted) -> tuple[str, ...]:
-    """How the application is known where it is not by the job's name, as jobcomp has that."""
+def _known_otherwise(message: Message, submitted: JobSubmitted) -> Iterator[str]:
+    """Yield what is known of a job otherwise than jobcomp would know it: its application by more
+    than its name, a name that a database may have changed, a run that Slurm shows no more."""
     if submitted.app_id != submitted.job_name:
-        return (f"app-{submitted.app_id}",)
-    return ("name-in-accounts",) if message.has("is_name_doubtful") else ()
+        yield f"app-{submitted.app_id}"
+    elif message.has("is_name_doubtful"):
+        yield "name-in-accounts"
+    if message.has("is_recalled"):
+        yield "recalled"
 
 
 def _known_grant(grant: int) -> tuple[str, ...]:

@@ -53,8 +53,12 @@ class SacctRun:
 
     @property
     def core_s(self) -> int:
-        """Return its core time, as Slurm counts it: without that in which it was suspended."""
-        return self._time_s("elapsed") * self._allocated("cpu") if self.has_run else 0
+        """Return its core time, without that in which it was suspended. Slurm 22.05 counts the last
+        part of a run that was resized from the job's start: each second counts once here."""
+        if not self.has_run:
+            return 0
+        counted_twice_s = self._began_s - self._time_s("start")
+        return max(0, self._time_s("elapsed") - counted_twice_s) * self._allocated("cpu")
 
     def message(self) -> Message:
         """Return what jobcomp/kafka would have sent of it, and what else is known."""
@@ -79,7 +83,7 @@ class SacctRun:
                 "comment": text(comment.get("job")),
                 "admin_comment": text(comment.get("administrator")),
                 "@submit": time(self._time_s("submission")),
-                "@start": time(self._time_s("start")) if self.has_run else None,
+                "@start": time(self._began_s) if self.has_run else None,
                 "@end": time(self._time_s("end")),
                 "suspended": self._time_s("suspended"),
                 "time_limit": limit_min * _MINUTE_S if limit_min else None,
@@ -92,6 +96,11 @@ class SacctRun:
                 "state": self.state,
             }
         )
+
+    @property
+    def _began_s(self) -> int:
+        """When it got its nodes: not before the change that it was submitted by."""
+        return max(self._time_s("start"), self._time_s("submission"))
 
     def _time_s(self, name: str) -> int:
         return max(0, number(_of(self.fields, "time").get(name)) or 0)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Final
 
 from cli.stages import create_topics
@@ -63,14 +64,14 @@ class AccountsRegion:
         return int(found[1]), int(found[2])
 
     def core_s(self) -> tuple[float, float]:
-        """The core time in the accounts, as their table has it, and the charged one, s."""
+        """The core time in the accounts, by their times as text, and the charged one, s. In 22.05
+        each part of a run that was resized has the start of the job."""
         said = _SUMS.search(self._coplace("reconcile").stderr)
         assert said
-        columns = "--format=elapsedraw,alloccpus,nodelist"
+        columns = "--format=submit,start,end,suspended,alloccpus,nodelist"
         options = ("--allusers", "--duplicates", "--allocations", "--starttime=now-1hour")
         rows = self._slurm.say("sacct", *options, "--noheader", "--parsable2", columns).splitlines()
-        runs = [row.split("|") for row in rows]
-        held = [int(s) * int(cpus) for s, cpus, nodes in runs if nodes != "None assigned"]
+        held = [_core_s(*row.split("|")) for row in rows]
         return sum(held), float(said[1])
 
     def reconcile(self) -> tuple[int, list[str]]:
@@ -109,3 +110,11 @@ class AccountsRegion:
 def of_core_time(lines: Sequence[str], what: str) -> list[str]:
     """The differences of one kind."""
     return [line for line in lines if what in line]
+
+
+def _core_s(submit: str, start: str, end: str, suspended: str, cores: str, nodes: str) -> float:
+    if nodes == "None assigned":
+        return 0
+    hours, minutes, seconds = map(int, suspended.split(":"))
+    ran = datetime.fromisoformat(end) - max(map(datetime.fromisoformat, (submit, start)))
+    return (ran.total_seconds() - 3_600 * hours - 60 * minutes - seconds) * int(cores)

@@ -120,6 +120,7 @@ class AccountingSlurm(LocalSlurm):
         for before, after in (
             (r"NodeName=n\[1-2\]", f"NodeName=n[1-{last}]"),
             (r"Port=\[(\d+)-\d+\]", lambda ports: f"Port=[{ports[1]}-{int(ports[1]) + last - 1}]"),
+            ("sched_interval=1", "sched_interval=1,bf_interval=1"),
             ("CPUs=2 RealMemory=1024", f"CPUs={_CORES} RealMemory=4096"),
         ):
             text = re.sub(before, after, text)

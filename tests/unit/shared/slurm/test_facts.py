@@ -249,7 +249,7 @@ def test_a_slurm_without_an_accounting_database_has_the_cluster_of_the_setting()
     assert end(site)[1].cluster == "alpha"
 
 
-RESIZED: Final = {"@eligible": "2026-11-26T19:25:21", "@queue_wait": 10}
+RESIZED: Final[Mapping[str, Any]] = {"@eligible": "2026-11-26T19:25:21", "@queue_wait": 10}
 
 
 def test_a_run_that_gave_nodes_up_is_charged_in_parts_each_with_its_own_nodes() -> None:
@@ -265,12 +265,11 @@ def test_a_run_that_gave_nodes_up_is_charged_in_parts_each_with_its_own_nodes() 
 
 @pytest.mark.parametrize("unknown", [{"tres_req_raw": "1=4,3=18446744073709551614,4=2"}, {}])
 def test_a_part_whose_begin_its_record_does_not_have_is_left_to_the_accounts(
-    unknown: dict[str, str],
+    unknown: Mapping[str, Any],
 ) -> None:
-    change = {"state": "RESIZING", "@start": ENDED["@end"]}
-    known = RESIZED if unknown else {}
+    change: Mapping[str, Any] = {"state": "RESIZING", "@start": ENDED["@end"], **unknown}
     with pytest.raises(RejectedError, match="catch-up"):
-        end(**known, **change, **unknown)
+        end(**({**RESIZED, **change} if unknown else change))
 
 
 @pytest.mark.parametrize("odd", [{"elapsed": 99}, {"@queue_wait": 11}, {"@queue_wait": None}])

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from cli.slurm.jobs import SlurmJob, facts
 from coplace_client.errors import RejectedError
+from shared.catalogue.payloads.domain_types import run_us
 from shared.slurm.facts import Site, envelopes
 from shared.slurm.message import Message
 from shared.slurm.sacct import SacctRun, runs
@@ -114,3 +115,12 @@ def test_a_row_of_22_05_has_its_state_as_one_text() -> None:
     before["array"] = {"job_id": 0, "task": None, "task_id": None}
     [run] = runs([before])
     assert (run.core_s, run.message().number("time_limit")) == (18, 3_600)
+
+
+def test_the_last_part_of_a_resized_run_counts_once_where_22_05_has_the_start_of_the_job() -> None:
+    run = TrueRun([Stretch("n[1-2]", 4, 5), Stretch("n1", 2, 9)])
+    row = run.sacct()[1]
+    twice = {**row["time"], "start": run.began_s, "elapsed": 14}
+    [found] = runs([{**row, "time": twice}])
+    [_, finished] = envelopes(found.message(), SITE)
+    assert (found.core_s, run_us(finished.job_finished)) == (18, 9_000_000)
