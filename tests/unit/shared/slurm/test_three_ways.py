@@ -15,7 +15,7 @@ from coplace_client.errors import RejectedError
 from shared.catalogue.payloads.domain_types import run_us
 from shared.slurm.facts import Site, envelopes
 from shared.slurm.message import Message
-from shared.slurm.sacct import SacctRun, runs
+from shared.slurm.sacct import runs
 from shared.streams.stages.stage import AlreadyAppliedError
 from tests.unit.services.pricing.support import Driver
 from tests.unit.shared.slurm.three_ways import T0_S, Stretch, TrueRun
@@ -100,21 +100,6 @@ def test_one_id_has_one_content(run: TrueRun) -> None:
         for event in way(run):
             contents[event.id].add(event.SerializeToString(deterministic=True))
     assert {len(found) for found in contents.values()} == {1}
-
-
-def test_a_row_of_a_run_that_goes_on_is_none_of_one_that_is_over() -> None:
-    row = TrueRun([Stretch("n1", 2, 9)]).sacct()[0]
-    assert SacctRun(row).is_over
-    running = {**row, "state": {"current": ["RUNNING"]}, "time": {**row["time"], "end": 0}}
-    assert not list(runs([running, None, 7, {}]))
-
-
-def test_a_row_of_22_05_has_its_state_as_one_text() -> None:
-    row = TrueRun([Stretch("n1", 2, 9)]).sacct()[0]
-    before = {**row, "state": {"current": "COMPLETED"}, "time": {**row["time"], "limit": 60}}
-    before["array"] = {"job_id": 0, "task": None, "task_id": None}
-    [run] = runs([before])
-    assert (run.core_s, run.message().number("time_limit")) == (18, 3_600)
 
 
 def test_the_last_part_of_a_resized_run_counts_once_where_22_05_has_the_start_of_the_job() -> None:
