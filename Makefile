@@ -26,7 +26,7 @@ COMPILED := $(shell sed -n "s/^    \"\(shared.*[.]py\)\",$$/\1/p" pyproject.toml
 COMPILER_PACKAGES := gcc:build-essential python3-config:python3-dev
 KAFKA_PACKAGES := java:openjdk-17-jdk-headless mvn:maven setpriv:util-linux
 SERVER_PACKAGES := $(KAFKA_PACKAGES) redis-server:redis-server
-SLURM_PACKAGES := slurmctld:slurm-wlm
+SLURM_PACKAGES := slurmctld:slurm-wlm slurmdbd:slurmdbd mariadbd:mariadb-server
 # Its programs are in a folder of each release; this one finds them.
 DATABASE_PACKAGES := pg_ctlcluster:postgresql setpriv:util-linux
 CONTAINER_PACKAGES := podman:podman buildah:buildah runc:runc iptables:iptables \
@@ -339,6 +339,12 @@ RECORDS ?=
 fuzz: setup $(if $(SERVERS),system-servers) ## mutated records between honest ones, in process: ADAPTER=slurm|kubernetes|agents RECORDS= SEED=, on real servers: SERVERS=1
 	$(BIN)/python -m tests.attacks.$(ADAPTER)$(if $(SERVERS),_servers) --seed $(SEED) \
 	    $(if $(RECORDS),--records $(RECORDS))
+
+JOBS_OF_ACCOUNTS ?= 40
+
+.PHONY: slurm-accounts
+slurm-accounts: setup system-servers ## jobs of every kind on a Slurm 24.11 with jobcomp/kafka and slurmdbd: charges beside its accounts: JOBS_OF_ACCOUNTS= SEED=
+	$(BIN)/python -m tests.accounts --seed $(SEED) --jobs $(JOBS_OF_ACCOUNTS)
 
 .PHONY: fuzz-rest
 fuzz-rest: setup ## hostile HTTP requests to REST over real services, in process: RECORDS= SEED=

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Makes a root with Debian 13's Slurm 24.11 and its jobcomp/kafka plugin, once, into the folder of
-# what was fetched or built before; prints where it is. Debian 12's Slurm has no such plugin.
+# Makes a root with Debian 13's Slurm 24.11, its jobcomp/kafka plugin, slurmdbd and MariaDB, once, into
+# the folder of what was fetched or built before; prints where it is. Debian 12's Slurm has no such
+# plugin.
 #
 # Usage: build-slurm.sh
 set -euo pipefail
 
 folder=${XDG_CACHE_HOME:-$HOME/.cache}/coplace/slurm-24.11
-packages=(slurmctld slurmd slurm-client slurm-wlm-kafka-plugin)
+packages=(slurmctld slurmd slurm-client slurmdbd mariadb-server slurm-wlm-kafka-plugin)
 
 build() {
     rm -rf "$folder/root"
@@ -20,13 +21,13 @@ build() {
     echo '127.0.0.1 localhost' >"$folder/root/etc/hosts"
     chroot "$folder/root" env DEBIAN_FRONTEND=noninteractive sh -c \
         "apt-get update -q && apt-get install -qy --no-install-recommends ${packages[*]}"
-    touch "$folder/made"
+    touch "$folder/made-with-accounts"
 }
 
 mkdir -p "$folder"
 exec 9>"$folder/lock"
 flock 9
-if [ ! -e "$folder/made" ]; then
+if [ ! -e "$folder/made-with-accounts" ]; then
     command -v debootstrap >/dev/null || { echo "Debian's debootstrap is needed." >&2; exit 1; }
     build >&2
 fi

@@ -1,4 +1,4 @@
-"""`coplace slurm check|release`: what an operator of a Slurm does beside the process `slurm`."""
+"""`coplace slurm`: what an operator of a Slurm does beside the process `slurm`, and its accounts."""
 
 import getpass
 from collections.abc import Callable, Iterable, Iterator
@@ -11,6 +11,7 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from cli.asking import Ingest, Placement, asking
 from cli.notes import note
+from cli.slurm.catch_up import catch_up, reconcile
 from coplace_client.errors import UnusableError
 from services.slurm.adapters.commands import Slurm, SlurmError
 from services.slurm.processor.checks import SetupPiece, of_config, of_nodes
@@ -18,6 +19,8 @@ from services.slurm.processor.giving_back import GivenBack, given_back
 from services.slurm.settings import shares_of
 
 app = typer.Typer(no_args_is_help=True, help="Check what is beside a Slurm, or give it back.")
+app.command("catch-up")(catch_up)
+app.command()(reconcile)
 _WITHIN_S: Final = 5.0
 
 

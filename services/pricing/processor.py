@@ -39,6 +39,7 @@ from services.pricing.runs import (
 from services.pricing.state import Agenda, Attempt, AttemptKey, Attempts, CoRunInterval
 from shared.arrays.known_arrays import KnownArrays
 from shared.catalogue.event import Event, Publish
+from shared.catalogue.payloads.domain_types import suspensions
 from shared.catalogue.schemas import names_of
 from shared.domain.job import JobFact, JobState, next_state
 from shared.domain.tariff import PriceTariff
@@ -271,7 +272,8 @@ class PricingProcessor:
         self._require_submitted(finished.job_id)
         known = self._attempts.get(key)
         run = run_of_finish(finished, known.ran)
-        if known.state is JobState.FINISHED and run.counts_before(known.ran):
+        is_better = run.counts_before(known.ran) or _knows_of_pause(finished, known.finished)
+        if known.state is JobState.FINISHED and is_better:
             attempt = known
         else:
             self._require_holder(known, run)
@@ -497,6 +499,19 @@ class PricingProcessor:
 def _began_us(finished: JobFinished) -> int:
     """When it started, or ended where it never did."""
     return finished.started_at_us or finished.ended_at_us
+
+
+def _knows_of_pause(finished: JobFinished, known: JobFinished | None) -> bool:
+    """Return whether a finish says of the same run that it was suspended, which the known one does
+    not: resource managers have ways that don't report it."""
+    return (
+        known is not None
+        and bool(suspensions(finished))
+        and not suspensions(known)
+        and known.cluster == finished.cluster
+        and (known.started_at_us, known.ended_at_us)
+        == (finished.started_at_us, finished.ended_at_us)
+    )
 
 
 def _needed_of(submitted: JobSubmitted) -> JobSubmitted:

@@ -1,20 +1,22 @@
-"""Messages of jobcomp/kafka as facts about jobs: pure.
+"""Messages of jobcomp/kafka as facts about jobs: pure. What `squeue` and `sacct` say of a job comes
+in the form of such a message too (ADR 0148).
 
 The plugin sends one message at a job's start (its `state` is null) and one at its end. Neither is
 a submission, but both carry what one holds: each gives a JobSubmitted, of which folds ignore the
-copy, and a JobStarted or JobFinished.
+copy, and a JobStarted or JobFinished. Of one run all ways give facts of the same content under the
+same ids: what only some ways know of it is a part of the id of what says it.
 
 Of a message only what identifies its job must be right, and where a start took place. All else is
 cleaned, cut to its bound or left out, and noted in the message's `repaired`.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from coplace.v1.ingest_service_pb2 import Envelope
-from coplace.v1.jobs_pb2 import JobFinished, JobOutcome, JobStarted, JobSubmitted
+from coplace.v1.jobs_pb2 import JobFinished, JobOutcome, JobStarted, JobSubmitted, RunInterval
 
 from coplace_client.bounds import (
     CORES,
@@ -34,18 +36,23 @@ from shared.domain.hostlist import expand
 from shared.domain.job import job_id
 from shared.domain.printable import printable
 from shared.domain.resources import MOST_NAME as MOST_RESOURCE_NAME
-from shared.slurm.message import Message
+from shared.slurm.grant_answer import GrantAnswer
+from shared.slurm.message import NO_NODES, Message
 from shared.slurm.tres import Tres, most_important
 
-# Slurm gives a requeued job a new submit time, so that each attempt is a job of its own here.
+# Slurm gives a requeued job a new submit time, so that each attempt is a job of its own here; and
+# its accounts one that was resized, from when it has other nodes (ADR 0149).
 _ATTEMPT: Final = 1
 _UNLIMITED_S: Final = WALLTIME_S.most
 _APP_ID: Final = re.compile(r"\bapp_id=([^\s,;]+)")
+_APP_ID_OF_SCRIPT: Final = re.compile(
+    r"^#SBATCH [^\n]*--comment[= ]\S*\bapp_id=([^\s,;'\"]+)", re.MULTILINE
+)
+# Characters of a script: its options come first.
+_MOST_SCRIPT: Final = 16_384
 _SECOND_US: Final = 1_000_000
 _LONGEST_RUN_US: Final = round(WALLTIME_S.most) * _SECOND_US
 _MOST_CLUSTER: Final = 128
-# As Slurm says that a job has no nodes.
-_NO_NODES: Final = frozenset({"", "(null)", "None", "None assigned"})
 _NO_USER: Final = "unknown"
 
 OUTCOMES: Final = {
@@ -61,11 +68,16 @@ OUTCOMES: Final = {
     "PREEMPTED": JobOutcome.JOB_OUTCOME_CANCELLED,
     "REQUEUED": JobOutcome.JOB_OUTCOME_CANCELLED,
     "REVOKED": JobOutcome.JOB_OUTCOME_CANCELLED,
+    "RESIZING": JobOutcome.JOB_OUTCOME_CANCELLED,
 }
+# Of a run that is over.
+ENDED_STATES: Final = frozenset(OUTCOMES)
 # In which a job is back in the queue: a message of its run is about the end of that.
 _BACK_IN_QUEUE: Final = frozenset({"PENDING", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT"})
 _RUNS: Final = frozenset({"", "RUNNING", "CONFIGURING", "SUSPENDED", "SIGNALING", "STAGE_OUT"})
 _RESIZING: Final = "RESIZING"
+# What a job holds and nobody asks for: Slurm takes what a job kept for what it asked for.
+_ENERGY: Final = "3=18446744073709551614"
 # Parts that say more of a job, and nothing of who it is and how long it had its nodes.
 _OPTIONAL: Final = frozenset(
     {
@@ -93,16 +105,19 @@ def envelopes(message: Message, site: Site, latest_us: int | None = None) -> lis
     """Return the facts that a message reports, in order; times of a run behind `latest_us` are not
     believed. Raises RejectedError, which names the field, where it says not which job it is about,
     or nothing that happened."""
-    first = submission(message, site)
-    submitted = first.job_submitted
+    submitted = _submitted(message, site)
+    known = tuple(_known_otherwise(message, submitted))
+    first = job_fact(site.name, submitted, _number("run", *known), submitted.submitted_at_us)
     outcome = _outcome(message)
     if outcome is not None:
         finished = _finished(message, submitted, outcome, site, latest_us)
-        return [first, job_fact(site.name, finished, _ATTEMPT, finished.ended_at_us)]
+        number = _number(*_known_grant(finished.grant), *_known_pause(message, finished), *known)
+        return [first, job_fact(site.name, finished, number, finished.ended_at_us)]
     if _state(message) in _BACK_IN_QUEUE:
         return [first]
     started = _started(message, submitted)
-    return [first, job_fact(site.name, started, _ATTEMPT, started.started_at_us)]
+    number = _number(*_known_grant(started.grant))
+    return [first, job_fact(site.name, started, number, started.started_at_us)]
 
 
 def submission(message: Message, site: Site) -> Envelope:
@@ -114,11 +129,60 @@ def submission(message: Message, site: Site) -> Envelope:
 def identify(message: Message, site: Site) -> str:
     """Return the id of the job that a message is about, that of a task behind the id of its array.
     Raises RejectedError where it says not which that is."""
-    submitted_s = message.needed_time_us("@submit") / 1e6
+    submitted_s = _submitted_us(message) / 1e6
     array, task = message.number("array_job_id"), message.number("array_task_id")
     if array and task is not None:
         return task_id(job_id(site.name, _cluster(message, site), str(array), submitted_s), task)
     return job_id(site.name, _cluster(message, site), _local_id(message), submitted_s)
+
+
+def _number(*known: str) -> str:
+    """The part of an id behind the job's, with what not every way knows of the run."""
+    return "/".join((str(_ATTEMPT), *known))
+
+
+def _known_otherwise(message: Message, submitted: JobSubmitted) -> Iterator[str]:
+    """Yield what is known of a job otherwise than jobcomp would know it: its application by more
+    than its name, a name that a database may have changed, a run that Slurm shows no more."""
+    if submitted.app_id != submitted.job_name:
+        yield f"app-{submitted.app_id}"
+    elif message.has("is_name_doubtful"):
+        yield "name-in-accounts"
+    if message.has("is_recalled"):
+        yield "recalled"
+
+
+def _known_grant(grant: int) -> tuple[str, ...]:
+    return (f"grant-{grant}",) if grant else ()
+
+
+def _known_pause(message: Message, finished: JobFinished) -> tuple[str, ...]:
+    return (f"suspended-{message.number('suspended')}s",) if finished.intervals else ()
+
+
+def _submitted_us(message: Message) -> int:
+    return _resized_us(message) or message.needed_time_us("@submit")
+
+
+def _resized_us(message: Message) -> int:
+    """When a job got other nodes than it had, and keeps these to its end; 0 where it never did, or
+    the message is about those before. The plugin counts `elapsed` from the job's own start then,
+    and has the time of the last change as its start."""
+    began_us, start_us, end_us = _first_start_us(message), *_times_us(message)
+    if not began_us < start_us <= end_us or _state(message) == _RESIZING:
+        return 0
+    elapsed_us = (message.number("elapsed") or 0) * _SECOND_US
+    return start_us if began_us and began_us + elapsed_us == end_us else 0
+
+
+def _times_us(message: Message) -> tuple[int, int]:
+    return message.time_us("@start"), message.time_us("@end")
+
+
+def _first_start_us(message: Message) -> int:
+    """When a job got its first nodes, us, as its waiting time says; 0: nobody knows."""
+    eligible_us, wait_s = message.time_us("@eligible"), message.number("@queue_wait")
+    return eligible_us + wait_s * _SECOND_US if eligible_us and wait_s is not None else 0
 
 
 def _submitted(message: Message, site: Site) -> JobSubmitted:
@@ -141,7 +205,7 @@ def _submitted(message: Message, site: Site) -> JobSubmitted:
         nodes=units,
         walltime_s=_walltime_s(message),
         reference_cluster=_cluster(message, site),
-        submitted_at_us=message.needed_time_us("@submit"),
+        submitted_at_us=_submitted_us(message),
         cores_per_unit=cores if has_cores else 0,
         memory_gib_per_unit=_memory_gib_each(asked, units),
         resources_per_unit=_asked_resources(message, asked, units),
@@ -215,13 +279,22 @@ def _cluster(message: Message, site: Site) -> str:
 
 
 def _started(message: Message, submitted: JobSubmitted) -> JobStarted:
+    word = _word(message, submitted)
     return JobStarted(
         job_id=submitted.job_id,
         attempt=_ATTEMPT,
         cluster=submitted.reference_cluster,
         nodes=expand(message.raw("nodes")),
         started_at_us=message.needed_time_us("@start"),
+        grant=word.grant,
+        freq_ghz=word.freq_ghz,
     )
+
+
+def _word(message: Message, submitted: JobSubmitted) -> GrantAnswer:
+    """The word on the grant that a run is under; of grant 0 where it has none, or nobody says."""
+    said = GrantAnswer.parse(message.raw("admin_comment"))
+    return said.about(submitted.submitted_at_us // _SECOND_US)
 
 
 def _finished(
@@ -231,7 +304,7 @@ def _finished(
     site: Site,
     latest_us: int | None,
 ) -> JobFinished:
-    held = _tres(message, "tres_alloc")
+    held, word = _tres(message, "tres_alloc"), _word(message, submitted)
     began_us, ended_us = _run(message, submitted.submitted_at_us, latest_us)
     nodes = _nodes_held(message, held, submitted)
     cores = _cores_held(message, held, submitted, nodes)
@@ -261,8 +334,23 @@ def _finished(
         partition=message.text("partition"),
         qos=message.text("qos"),
         memory_gib=_memory_gib(held),
+        grant=word.grant,
+        freq_ghz=word.freq_ghz,
+        intervals=_intervals(message, began_us, ended_us, word.freq_ghz),
     )
     return _without_wrong_parts(message, finished)
+
+
+def _intervals(
+    message: Message, began_us: int, ended_us: int, freq_ghz: float
+) -> Sequence[RunInterval]:
+    """Of a run that was suspended: for how long is known, and not when. None where it was not."""
+    suspended_us = (message.number("suspended") or 0) * _SECOND_US
+    if not (began_us and 0 < suspended_us <= ended_us - began_us):
+        return ()
+    went_on = RunInterval(began_at_us=began_us + suspended_us, freq_ghz=freq_ghz)
+    went_on.is_clock_unknown = not freq_ghz
+    return RunInterval(began_at_us=began_us), went_on
 
 
 def _without_wrong_parts(message: Message, payload: _Payload) -> _Payload:
@@ -285,6 +373,8 @@ def _run(message: Message, submitted_us: int, latest_us: int | None) -> tuple[in
     """Return from when (0: it never started) until when a job had its nodes, us. Times that cannot
     be are left out, and derived from the others and `elapsed`."""
     began_us, ended_us = (_plausible_us(message, each, latest_us) for each in ("@start", "@end"))
+    if _state(message) == _RESIZING:
+        return _part(message, began_us, ended_us)
     elapsed_us = (message.number("elapsed") or 0) * _SECOND_US
     if not _had_nodes(message):
         # Slurm writes when it was cancelled as its start too.
@@ -304,6 +394,19 @@ def _run(message: Message, submitted_us: int, latest_us: int | None) -> tuple[in
     return max(began_us, YEAR_2000_US) if began_us else 0, ended_us
 
 
+def _part(message: Message, start_us: int, end_us: int) -> tuple[int, int]:
+    """Return from when until when a job had the nodes that it gave up. The plugin sends the time of
+    that as its start and its end. When it got them is known of its first ones alone. Raises
+    RejectedError for others."""
+    if start_us < end_us:
+        return start_us, end_us
+    began_us = 0 if _ENERGY in message.raw("tres_req_raw").split(",") else _first_start_us(message)
+    if not (end_us and began_us):
+        problem = "is not known of a run that was resized before: sacct knows"
+        raise RejectedError("@start", f"{problem} (coplace slurm catch-up)")
+    return min(began_us, end_us), end_us
+
+
 def _plausible_us(message: Message, field: str, latest_us: int | None) -> int:
     """A time at which a Slurm can have run, us; else 0."""
     found_us = message.time_us(field)
@@ -316,7 +419,7 @@ def _plausible_us(message: Message, field: str, latest_us: int | None) -> int:
 
 def _had_nodes(message: Message) -> bool:
     """Slurm gives nothing to a job that never left its queue."""
-    has_names = message.raw("nodes").strip() not in _NO_NODES
+    has_names = message.raw("nodes").strip() not in NO_NODES
     return has_names or bool(message.number("total_nodes"))
 
 
@@ -350,7 +453,7 @@ def _failed_nodes(message: Message) -> list[str]:
     there is but one."""
     if not _state(message).startswith("NODE_FAIL"):
         return []
-    if message.raw("failed_node").strip() not in _NO_NODES:
+    if message.raw("failed_node").strip() not in NO_NODES:
         return _expanded(message, "failed_node")
     nodes = _expanded(message, "nodes")
     return nodes if len(nodes) == 1 else []
@@ -374,8 +477,11 @@ def _local_id(message: Message) -> str:
 
 
 def _app_id(message: Message) -> str:
-    """Return `app_id=NAME` in the job's comment, else the name of the job."""
+    """Return `app_id=NAME` in the job's comment, which the plugin does not send, or in the line of
+    its script that asks for one; else the name of the job."""
     found = _APP_ID.search(message.raw("comment"))
+    if found is None:
+        found = _APP_ID_OF_SCRIPT.search(message.raw("script")[:_MOST_SCRIPT])
     if found is None:
         return message.text("job_name")
     app_id = printable(found[1])
@@ -401,7 +507,7 @@ def _outcome(message: Message) -> JobOutcome.ValueType | None:
         return JobOutcome.JOB_OUTCOME_CANCELLED if has_ended else None
     if state in _RUNS and (state or not is_told):
         return None
-    if state == _RESIZING or not has_ended:
+    if not has_ended:
         shown = message.text("state")[:40]
         raise RejectedError("state", f"must be one of {', '.join(OUTCOMES)}, got {shown!r}")
     message.repaired.add("state")

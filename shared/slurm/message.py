@@ -17,6 +17,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _UINT32_END: Final = 2**32
 # Slurm's NO_VAL and INFINITE: numbers that say that there is none.
 _NO_NUMBERS: Final = frozenset({2**32 - 2, 2**32 - 1})
+# As Slurm says that a job has no nodes.
+NO_NODES: Final = frozenset({"", "(null)", "None", "None assigned"})
 _NO_TIMES: Final = frozenset({"", "Unknown", "None"})
 
 

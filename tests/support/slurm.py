@@ -150,7 +150,7 @@ class LocalSlurm:
         (self.folder / "slurm.conf").write_text(text + nodes + self._more)
 
     def _start(self, *command: str) -> None:
-        log = (self.folder / f"{'-'.join(command)}.log").open("wb")
+        log = (self.folder / f"{'-'.join(command).replace('/', '_')}.log").open("wb")
         if self._root:
             inside = (f"SLURM_CONF={self.environment['SLURM_CONF']}", *command)
             script = _DAEMON.format(root=self._root)

@@ -9,9 +9,10 @@ from typing import Any, Final
 
 from coplace_client.errors import UnusableError
 from services.slurm.model.declared import records_of
-from services.slurm.model.jobs import GrantAnswer, SlurmJob
+from services.slurm.model.jobs import SlurmJob
 from services.slurm.processor.giving_back import GivenBack
 from services.slurm.processor.orders import Release
+from shared.slurm.grant_answer import GrantAnswer
 
 _WITHIN_S: Final = 60.0
 _NEEDED: Final = "this needs Slurm 22.05 or newer, with its JSON plugin (docs/how-to/slurm.md)"

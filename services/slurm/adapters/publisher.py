@@ -62,6 +62,8 @@ class SlurmPublisher:
         self._region, self._terms, self._site = region, terms, terms.site
         self._runs = runs or RunsSeen()
         self._sent: set[str] = set()
+        # Jobs whose submission was published: what is said of a run that is over holds one too.
+        self._submitted: set[str] = set()
         # Jobs that were held since something that Slurm says of their start was not understood.
         self._kept_out: set[str] = set()
         self._declared: dict[str, ClusterDeclared] = {}
@@ -124,10 +126,16 @@ class SlurmPublisher:
             for job in [*ended, *shown]
             for event in self._facts(job, beside, before)
         }
-        fresh = [event for name, event in known.items() if name not in self._sent]
+        fresh = [
+            event
+            for name, event in known.items()
+            if name not in self._sent and event.job_submitted.job_id not in self._submitted
+        ]
         self._send(fresh, before)
-        self._sent = set(known)  # Slurm forgets jobs that ended, and so does this
-        self._kept_out &= {event.job_submitted.job_id for event in known.values()}
+        # Slurm forgets jobs that ended, and so does this.
+        self._sent = set(known)
+        self._submitted = {event.job_submitted.job_id for event in known.values()} - {""}
+        self._kept_out &= self._submitted
         self._arrays &= self._arrays_shown
         self._runs.remember(shown)
         self.states = Counter(self._state(job) for job in shown)

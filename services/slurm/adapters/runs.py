@@ -16,9 +16,10 @@ from coplace.v1.placement_service_pb2 import (
 
 from coplace_client.errors import RejectedError
 from services.slurm.adapters.region import AskedRegion
-from services.slurm.model.jobs import GrantAnswer, SlurmJob
+from services.slurm.model.jobs import SlurmJob
 from services.slurm.model.start_terms import MARK
 from shared.slurm.facts import Site, identify
+from shared.slurm.grant_answer import GrantAnswer
 
 _NOT_OVER: Final = (
     *(JOB_STANDING_WAITING, JOB_STANDING_HELD, JOB_STANDING_RESERVED, JOB_STANDING_DECIDED),
@@ -117,5 +118,6 @@ def _run_of(listed: ListedJob, submit_s: int, requeued: SlurmJob) -> SlurmJob:
         "node_count": allocation.nodes if has_run else of.get("node_count"),
         "tres_alloc_str": of.get("tres_req_str") if has_run else "",
         "admin_comment": str(word) if allocation.grant else "",
+        "is_recalled": True,
     }
     return SlurmJob({**of, **run}).ended_by_requeue(requeued.submit_s)

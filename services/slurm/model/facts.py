@@ -8,19 +8,17 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Self
 
 from coplace.v1.ingest_service_pb2 import Envelope
-from coplace.v1.jobs_pb2 import JobFinished, JobSubmitted, RunInterval
+from coplace.v1.jobs_pb2 import JobFinished, JobSubmitted
 
-from services.slurm.model.jobs import GrantAnswer, SlurmJob
-from services.slurm.model.shown import number, text
+from services.slurm.model.jobs import SlurmJob
 from shared.domain.printable import printable
+from shared.slurm.answers import text
 from shared.slurm.facts import Site, envelopes, submission
 
 # The characters of the reason that a job is held for.
 MOST_REASON: Final = 256
-_SECOND_US: Final = 1_000_000
 _HELD_BY_USER: Final = "held by its user, who lets it in with coplace release"
 _SHARING: Final = frozenset({"cons_tres", "cons_res"})
-_OF_SUSPENSION: Final = ("pre_sus_time", "suspend_time")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,28 +82,36 @@ class RepairedFacts(NamedTuple):
 def facts_of(job: SlurmJob, terms: SlurmTerms, latest_us: int | None = None) -> RepairedFacts:
     """Return the facts of a job for Coplace, in order; times behind `latest_us` are not believed.
     Raises RejectedError, which names the field."""
-    message, word = job.message(), job.word
-    is_pending, site = job.is_pending, terms.site
-    told = [submission(message, site)] if is_pending else envelopes(message, site, latest_us)
-    submitted, unmapped = told[0].job_submitted, job.unmapped
-    if not unmapped:
+    message, is_pending, site = job.message(), job.is_pending, terms.site
+    told = [] if is_pending else envelopes(message, site, latest_us)
+    # What is over other ways report too, with the same content.
+    if is_pending or job.has_nodes:
+        asked = submission(message, site)
+        _say_all(asked.job_submitted, job, terms)
+        for name in terms.uncounted & asked.job_submitted.resources_per_unit.keys():
+            del asked.job_submitted.resources_per_unit[name]
+            message.repaired.add("tres_req")
+        told = [asked, *told[1:]]
+    if first := terms.clusters.where_asked(job.partitions):
+        submitted = told[0].job_submitted
+        submitted.reference_cluster = submitted.home_cluster = first
+    where = terms.clusters.where_run(job.node_names)
+    for later in told[1:]:
+        _run_on(later, where, terms.clusters.node_models.get(where, ""))
+    return RepairedFacts(told, message.repaired)
+
+
+def _say_all(submitted: JobSubmitted, job: SlurmJob, terms: SlurmTerms) -> None:
+    """Add what jobcomp does not know of a job: where it may run, what it needs beside nodes, and
+    why it is held."""
+    if not (unmapped := job.unmapped):
         _say_where(submitted, job)
         _say_what(submitted, job, terms.select)
-    elif is_pending:
+    elif job.is_pending:
         submitted.held_because = printable(unmapped, MOST_REASON)
-    if is_pending and job.is_held_by_user:
+    if job.is_pending and job.is_held_by_user:
         submitted.held_because = submitted.held_because or _HELD_BY_USER
     submitted.architectures.append(printable(terms.architecture))
-    if first := terms.clusters.where_asked(job.partitions):
-        submitted.reference_cluster = submitted.home_cluster = first
-    for name in terms.uncounted & submitted.resources_per_unit.keys():
-        del submitted.resources_per_unit[name]
-        message.repaired.add("tres_req")
-    where = terms.clusters.where_run(job.node_names)
-    later = [_under(word, fact, job) for fact in told[1:]]
-    for fact in later:
-        _run_on(fact, where, terms.clusters.node_models.get(where, ""))
-    return RepairedFacts([told[0], *later], message.repaired)
 
 
 def _run_on(later: Envelope, cluster: str, node_model: str) -> None:
@@ -137,27 +143,3 @@ def _say_what(submitted: JobSubmitted, job: SlurmJob, select: SelectRules) -> No
         if not select.counts_memory and not job.asked_memory:
             # Slurm shows the memory of the whole node.
             submitted.memory_gib_per_unit = 0.0
-
-
-def _under(word: GrantAnswer, later: Envelope, job: SlurmJob) -> Envelope:
-    """A start or an end, with the grant and the clock that it is of."""
-    if later.HasField("job_started"):
-        later.job_started.grant, later.job_started.freq_ghz = word.grant, word.freq_ghz
-    else:
-        later.job_finished.grant, later.job_finished.freq_ghz = word.grant, word.freq_ghz
-        later.job_finished.intervals.extend(_intervals(job, later.job_finished))
-    return later
-
-
-def _intervals(job: SlurmJob, run: JobFinished) -> Sequence[RunInterval]:
-    """Of a run that was suspended: Slurm keeps how long it ran before it was the last time, and
-    when it went on. None where the clock is unknown: time without one is time suspended."""
-    ran_s, resumed_s = (number(job.fields.get(name)) or 0 for name in _OF_SUSPENSION)
-    stopped_us, resumed_us = run.started_at_us + ran_s * _SECOND_US, resumed_s * _SECOND_US
-    if not (run.freq_ghz and run.started_at_us <= stopped_us < resumed_us <= run.ended_at_us):
-        return ()
-    return (
-        RunInterval(began_at_us=run.started_at_us, freq_ghz=run.freq_ghz),
-        RunInterval(began_at_us=stopped_us),
-        RunInterval(began_at_us=resumed_us, freq_ghz=run.freq_ghz),
-    )

@@ -3,25 +3,21 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final
 
 from coplace_client.errors import RejectedError
-from services.slurm.model.shown import iso_time, number, text, texts
 from shared.domain.array_tasks import parse_tasks
 from shared.domain.features import parse_features
 from shared.domain.hostlist import expand
+from shared.slurm.answers import number, text, time, words
 from shared.slurm.facts import OUTCOMES
+from shared.slurm.grant_answer import GrantAnswer
 from shared.slurm.message import Message
 
 _HOLDS_NODES: Final = frozenset(
     {"RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "RESIZING", "SIGNALING", "STAGE_OUT"}
 )
 _MINUTE_S: Final = 60
-# What is left in a job's AdminComment: Slurm keeps it over crashes of all processes involved.
-_WORD: Final = re.compile(
-    r"coplace grant=(\d{1,16}) (started|declined)"
-    r"(?: freq_ghz=(\d{1,9}(?:\.\d{1,9})?))?(?: submit=(\d{1,12}))?(?: wanted=(\S{1,4096}))?"
-)
 # The word in a job that was given back to Slurm: no grant starts it any more.
 GIVEN_BACK: Final = "coplace given back"
 # As deploy/slurm/job_submit.lua has it.
@@ -54,36 +50,6 @@ def parse_licences(said: str) -> dict[str, int]:
     return found
 
 
-class GrantAnswer(NamedTuple):
-    """The word that was given on a grant of a job: it was started at a clock, or declined.
-
-    `submit_s` is the submit time of the job that it is about, 0 where it does not say: Slurm gives
-    a requeued job another one, and keeps its comments. `wanted` are the nodes that its user asked
-    for, since those that it is released on take their place in Slurm.
-    """
-
-    grant: int = 0
-    is_started: bool = False
-    freq_ghz: float = 0.0
-    submit_s: int = 0
-    wanted: str = ""
-
-    @classmethod
-    def parse(cls, admin_comment: str) -> Self:
-        """Parse the word in a comment; that of grant 0 where there is none."""
-        found = _WORD.search(admin_comment)
-        if found is None:
-            return cls()
-        started, submit_s = found[2] == "started", int(found[4] or 0)
-        return cls(int(found[1]), started, float(found[3] or 0), submit_s, found[5] or "")
-
-    def __str__(self) -> str:
-        said = f"started freq_ghz={self.freq_ghz:g}" if self.is_started else "declined"
-        submit = f" submit={self.submit_s}" if self.submit_s else ""
-        wanted = f" wanted={self.wanted}" if self.wanted else ""
-        return f"coplace grant={self.grant} {said}{submit}{wanted}"
-
-
 @dataclass(frozen=True, slots=True)
 class SlurmJob:
     """A job as `squeue --json` shows it. `job_id` is Slurm's number."""
@@ -97,8 +63,8 @@ class SlurmJob:
 
     @property
     def submit_s(self) -> int:
-        """Return when it was submitted, or requeued the last time; 0: nobody knows."""
-        return number(self.fields.get("submit_time")) or 0
+        """Return when it was submitted, or requeued or resized the last time; 0: nobody knows."""
+        return max(number(self.fields.get(name)) or 0 for name in ("submit_time", "resize_time"))
 
     @property
     def state(self) -> str:
@@ -125,9 +91,7 @@ class SlurmJob:
     def word(self) -> GrantAnswer:
         """Return the word that was left on it; that of grant 0 where it was written before it
         was requeued."""
-        said = GrantAnswer.parse(text(self.fields.get("admin_comment")))
-        is_about_it = said.submit_s in (0, self.submit_s)
-        return said._replace(submit_s=0, wanted="") if is_about_it else GrantAnswer()
+        return GrantAnswer.parse(text(self.fields.get("admin_comment"))).about(self.submit_s)
 
     @property
     def wanted(self) -> str:
@@ -252,7 +216,7 @@ class SlurmJob:
     @property
     def is_alone(self) -> bool:
         """Return whether it shares its nodes with no job of others, as with `--exclusive`."""
-        said = {word.lower() for name in _SHARED for word in texts(self.fields.get(name))}
+        said = {word.lower() for name in _SHARED for word in words(self.fields.get(name))}
         return not said.isdisjoint(_ALONE)
 
     @property
@@ -283,7 +247,8 @@ class SlurmJob:
         of, given = self.fields, {name: number(self.fields.get(name)) for name in _NUMBERS}
         has_run = bool(of.get("nodes"))
         limit_min = given["time_limit"]
-        nodes = given["node_count"] or 1
+        nodes = (given["node_count"] or 1) if has_run or self.is_pending else 0
+        began_s = max(given["start_time"] or 0, given["resize_time"] or 0)
         return Message(
             {
                 "jobid": given["job_id"],
@@ -297,22 +262,38 @@ class SlurmJob:
                 "account": of.get("account"),
                 "job_name": of.get("name"),
                 "comment": text(of.get("comment")),
-                "@submit": iso_time(given["submit_time"]),
-                "@start": iso_time(given["start_time"]) if has_run else None,
-                "@end": iso_time(given["end_time"]),
+                "admin_comment": text(of.get("admin_comment")),
+                "partition": of.get("partition"),
+                "qos": of.get("qos"),
+                "@submit": time(self.submit_s),
+                "@start": time(began_s) if has_run else None,
+                "@end": time(given["end_time"]),
+                "suspended": _suspended_s(given, began_s) if has_run else 0,
                 "time_limit": limit_min * _MINUTE_S if limit_min else None,
                 "nodes": of.get("nodes"),
                 "total_nodes": nodes,
-                "total_cpus": given["cpus"] or nodes,
+                "total_cpus": (given["cpus"] or nodes) if nodes else 0,
                 "tres_req": of.get("tres_req_str"),
                 "tres_alloc": of.get("tres_alloc_str"),
                 "failed_node": of.get("failed_node"),
                 "state": self.state if self.state in OUTCOMES else None,
+                # Of a run that Slurm shows no more: what placement knows of it.
+                "is_recalled": of.get("is_recalled"),
             }
         )
 
 
 _NUMBERS: Final = (
     *("job_id", "array_job_id", "array_task_id", "het_job_id", "het_job_offset", "submit_time"),
-    *("start_time", "end_time", "time_limit", "node_count", "cpus", "user_id"),
+    *("start_time", "end_time", "time_limit", "node_count", "cpus", "user_id", "resize_time"),
+    *("suspend_time", "pre_sus_time"),
 )
+
+
+def _suspended_s(given: Mapping[str, int | None], began_s: int) -> int:
+    """How long a run was suspended: Slurm keeps how long it had run when it was suspended the last
+    time, and when it went on."""
+    resumed_s, ended_s = given["suspend_time"] or 0, given["end_time"] or 0
+    if not began_s <= resumed_s <= ended_s:
+        return 0
+    return max(0, resumed_s - began_s - (given["pre_sus_time"] or 0))

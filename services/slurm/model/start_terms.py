@@ -25,11 +25,11 @@ from coplace_client.errors import RejectedError
 from coplace_client.facts import fact
 from services.slurm.model.facts import MOST_REASON
 from services.slurm.model.jobs import SlurmJob
-from services.slurm.model.shown import number
 from shared.catalogue.contents.check import check_contents
 from shared.catalogue.payloads.domain_types import dependencies_of, job_of
 from shared.domain.array_tasks import as_task
 from shared.domain.printable import printable
+from shared.slurm.answers import number
 from shared.slurm.facts import OUTCOMES, Site, identify
 
 # Begins each reason that a job is held for, so that a later process knows its own.

@@ -8,7 +8,8 @@ from typing import Final
 from coplace.v1 import placement_pb2
 from coplace.v1.placement_pb2 import PlacementDecided
 
-from services.slurm.model.jobs import GrantAnswer, SlurmJob
+from services.slurm.model.jobs import SlurmJob
+from shared.slurm.grant_answer import GrantAnswer
 
 _MINUTE_S: Final = 60
 _GONE: Final = "Slurm does not have the job any more"

@@ -190,7 +190,8 @@ def suspensions(message: JobFinished) -> tuple[tuple[int, int], ...]:
     """Return from when until when a job that has ended was suspended, us."""
     ends_us = [*(each.began_at_us for each in message.intervals[1:]), message.ended_at_us]
     pairs = zip(message.intervals, ends_us, strict=False)
-    return tuple((each.began_at_us, end_us) for each, end_us in pairs if not each.freq_ghz)
+    stopped = ((each, us) for each, us in pairs if not (each.freq_ghz or each.is_clock_unknown))
+    return tuple((each.began_at_us, end_us) for each, end_us in stopped)
 
 
 def run_us(message: JobFinished) -> int:

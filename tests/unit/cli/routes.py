@@ -67,6 +67,7 @@ ASKED: Final[Mapping[str, str]] = {
 PUBLISHED: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(AT_THE_DOOR, ("AuthorityDeclared",)),
     "energy push": ("CoefficientsDeclared", "SignatureMeasured"),
+    "slurm catch-up": ("JobSubmitted", "JobFinished"),
 }
 WITHOUT: Final[Mapping[str, WithoutRoute]] = {
     **dict.fromkeys(
@@ -111,7 +112,10 @@ WITHOUT: Final[Mapping[str, WithoutRoute]] = {
     ),
     **{f"certificates {verb}": WithoutRoute.KEYS for verb in ("issue", "hand-out", "rotate")},
     **{f"archive {verb}": WithoutRoute.ARCHIVE for verb in ("list", "show", "verify")},
-    **dict.fromkeys(("tail", "price explain", "models list", "models show"), WithoutRoute.TOPICS),
+    **dict.fromkeys(
+        ("tail", "price explain", "models list", "models show", "slurm reconcile"),
+        WithoutRoute.TOPICS,
+    ),
     "logout": WithoutRoute.LOGIN,
 }
 

@@ -65,6 +65,8 @@ _HELD: Final = {
     ("smoke-test", "cluster"): _DECLARED,
     ("slurm check", "watch"): _TEXT,
     ("logs", "process"): _ASKED,
+    **{("slurm catch-up", name): _DECLARED for name in ("site", "node_model", "account")},
+    ("slurm reconcile", "site"): _DECLARED,
     **{("certificates issue", name): _DECLARED for name in ("name", "role")},
     **{(verb, "client"): _DECLARED for verb in ("topics create", "topics acls")},
     ("certificates hand-out", "client"): _OWN,

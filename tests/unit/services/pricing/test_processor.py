@@ -9,6 +9,7 @@ import pytest
 from coplace.v1.jobs_pb2 import (
     JobRequeued,
     JobSeized,
+    RunInterval,
 )
 from coplace.v1.prediction_pb2 import DegradationModelPublished
 from coplace.v1.pricing_pb2 import ChargeMade
@@ -225,3 +226,32 @@ def test_what_is_charged_again_from_a_lost_state_follows_on_the_revisions_in_the
     [charge] = again.end_round(9, START_US)
     assert (charge.revision, charge.price_su) == (3, first.charges[-1].price_su)
     assert recall_outputs(again.state, events) == {}
+
+
+def test_an_end_that_says_for_how_long_it_was_suspended_counts_before_one_that_does_not() -> None:
+    driver = Driver()
+    driver.take(submitted(), finished())
+    driver.end_round(0, START_US + HOUR_US)
+    intervals = [
+        RunInterval(began_at_us=START_US),
+        RunInterval(began_at_us=START_US + HOUR_US // 2, is_clock_unknown=True),
+    ]
+    driver.take(finished(intervals=intervals))
+    (charge,) = driver.end_round(1, START_US + 2 * HOUR_US)
+    assert (charge.revision, charge.runtime_s) == (2, 1800.0)
+    for later in (finished(), finished(intervals=intervals)):
+        with pytest.raises(AlreadyAppliedError):
+            driver.take(later)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"ended_at_us": START_US + HOUR_US + 1}, {"started_at_us": START_US + 1}]
+)
+def test_an_end_of_another_time_corrects_nothing(changes: dict[str, int]) -> None:
+    driver = Driver()
+    driver.take(submitted(), finished())
+    driver.end_round(0, START_US + HOUR_US)
+    began_us = changes.get("started_at_us", START_US)
+    paused = finished(intervals=[RunInterval(began_at_us=began_us)], **changes)
+    with pytest.raises(AlreadyAppliedError):
+        driver.take(paused)

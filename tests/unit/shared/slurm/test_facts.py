@@ -14,7 +14,10 @@ from coplace.v1.jobs_pb2 import (
     JobStarted,
     JobSubmitted,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
+from coplace_client.errors import RejectedError
 from services.ingest.model import Intake
 from shared.catalogue.codec import Codec
 from shared.catalogue.payloads.domain_types import cores_of, run_us
@@ -244,3 +247,52 @@ def test_a_slurm_without_an_accounting_database_has_the_cluster_of_the_setting()
     _, finished, repaired = end(site, cluster=None)
     assert (finished.cluster, finished.outcome, repaired) == ("eps", JOB_OUTCOME_COMPLETED, set())
     assert end(site)[1].cluster == "alpha"
+
+
+RESIZED: Final[Mapping[str, Any]] = {"@eligible": "2026-11-26T19:25:21", "@queue_wait": 10}
+
+
+def test_a_run_that_gave_nodes_up_is_charged_in_parts_each_with_its_own_nodes() -> None:
+    change = "2026-11-26T19:25:40"
+    first = {**RESIZED, "state": "RESIZING", "@start": change, "@end": change, "elapsed": 540}
+    last = {**RESIZED, "@start": change, "total_cpus": 1, "total_nodes": 1, "nodes": "b1"}
+    (before, gave_up, _), (after, kept, _) = end(**first), end(**last)
+    assert (cores_of(gave_up), run_us(gave_up), gave_up.nodes) == (4, 9_000_000, 2)
+    assert (cores_of(kept), run_us(kept), kept.nodes) == (1, 5_000_000, 1)
+    assert before.job_id != after.job_id
+    assert after.submitted_at_us == gave_up.ended_at_us
+
+
+@pytest.mark.parametrize("unknown", [{"tres_req_raw": "1=4,3=18446744073709551614,4=2"}, {}])
+def test_a_part_whose_begin_its_record_does_not_have_is_left_to_the_accounts(
+    unknown: Mapping[str, Any],
+) -> None:
+    change: Mapping[str, Any] = {"state": "RESIZING", "@start": ENDED["@end"], **unknown}
+    with pytest.raises(RejectedError, match="catch-up"):
+        end(**({**RESIZED, **change} if unknown else change))
+
+
+@pytest.mark.parametrize("odd", [{"elapsed": 99}, {"@queue_wait": 11}, {"@queue_wait": None}])
+def test_a_start_after_the_waiting_time_alone_is_no_resize(odd: dict[str, Any]) -> None:
+    submitted, _, _ = end(**{**RESIZED, "@start": "2026-11-26T19:25:33", **odd})
+    assert submitted.job_id.endswith("/1795721121")
+
+
+def test_the_line_of_a_script_that_asks_for_a_comment_names_the_application() -> None:
+    script = "#!/bin/sh\n#SBATCH -N 2 --comment=app_id=hpcg,x\nsrun ./hpcg --comment=app_id=no\n"
+    submitted, finished, _ = end(script=script)
+    assert submitted.app_id == finished.app_id == "hpcg"
+    assert end(script="#!/bin/sh\nrun --comment=app_id=no\n")[1].app_id == "lu.C"
+
+
+@given(st.dictionaries(st.sampled_from(["job_name", "comment", "script", "account"]), st.binary()))
+def test_no_bytes_of_a_user_cost_a_charge(written: dict[str, bytes]) -> None:
+    """Slurm escapes what JSON must have escaped, and writes all other bytes as they are."""
+    fields = [
+        b'"%s":"%s"' % (name.encode(), value.replace(b"\\", rb"\\").replace(b'"', rb"\""))
+        for name, value in written.items()
+    ]
+    rest = {name: value for name, value in ENDED.items() if name not in written}
+    record = b"{" + b",".join([orjson.dumps(rest)[1:-1], *fields]) + b"}"
+    (_, finished), _ = read(record)
+    assert (cores_of(finished), run_us(finished)) == (4, 14_000_000)

@@ -18,8 +18,9 @@ from structlog.testing import capture_logs
 from services.slurm.adapters.commands import SlurmBusyError, SlurmError, SlurmRefusedError
 from services.slurm.adapters.obedience import Obedience
 from services.slurm.adapters.tries import Tries
-from services.slurm.model.jobs import GrantAnswer, SlurmJob
+from services.slurm.model.jobs import SlurmJob
 from services.slurm.processor.orders import Release
+from shared.slurm.grant_answer import GrantAnswer
 from tests.unit.services.slurm.fields import JOB, RUNS, SUBMIT_S
 from tests.unit.services.slurm.region import SITE, PlayedRegion, unanswered
 

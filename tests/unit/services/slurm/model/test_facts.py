@@ -17,12 +17,13 @@ from services.slurm.model.clusters import (
     uncounted_resources,
 )
 from services.slurm.model.facts import SelectRules, SlurmTerms, facts_of
-from services.slurm.model.jobs import GrantAnswer, SlurmJob
-from services.slurm.model.shown import number
+from services.slurm.model.jobs import SlurmJob
 from shared.catalogue.contents.check import check_contents
-from shared.catalogue.payloads.domain_types import cluster_of
+from shared.catalogue.payloads.domain_types import cluster_of, run_us
 from shared.catalogue.topics import Topics
 from shared.domain.cluster import Cluster
+from shared.slurm.answers import number
+from shared.slurm.grant_answer import GrantAnswer
 from shared.streams.state.rows import rows_of
 from tests.unit.services.slurm.fields import JOB, NODE, RUNS, SUBMIT_S
 from tests.unit.services.slurm.region import SITE, TERMS
@@ -62,18 +63,18 @@ def test_a_job_that_ended_shows_what_its_price_needs() -> None:
     assert finished.ended_at_us - finished.started_at_us == 60_000_000
 
 
-def test_an_end_has_when_its_run_was_suspended_where_its_clock_is_known() -> None:
+def test_an_end_has_for_how_long_its_run_was_suspended() -> None:
     began_us = (SUBMIT_S + 2) * 1_000_000
     ended = {"job_state": "COMPLETED", "end_time": SUBMIT_S + 62}
     off_on = {"pre_sus_time": {"set": True, "number": 10}, "suspend_time": SUBMIT_S + 32}
     _, finished = told(job(**RUNS | ended | off_on))
     assert [(each.began_at_us - began_us, each.freq_ghz) for each in finished.intervals] == [
-        (0, 2.1),
-        (10_000_000, 0),
-        (30_000_000, 2.1),
+        (0, 0),
+        (20_000_000, 2.1),
     ]
+    _, finished = told(job(**RUNS | ended | off_on | {"admin_comment": ""}))
+    assert (run_us(finished), finished.freq_ghz) == (40_000_000, 0)
     unlike = (
-        {"admin_comment": ""},
         {"pre_sus_time": None, "suspend_time": 0},
         {"pre_sus_time": 99},
         {"suspend_time": SUBMIT_S + 63},

@@ -9,10 +9,11 @@ from coplace.v1.placement_pb2 import VERDICT_WITHDRAWN, PlacementDecided
 from services.ingest.model import Intake
 from services.slurm.model.clusters import NodeHardware, declared_cluster, undeclared
 from services.slurm.model.facts import facts_of
-from services.slurm.model.jobs import GrantAnswer, SlurmJob
+from services.slurm.model.jobs import SlurmJob
 from services.slurm.processor.orders import Decline, Hold, orders
 from shared.catalogue.payloads.domain_types import cluster_of
 from shared.catalogue.topics import Topics
+from shared.slurm.grant_answer import GrantAnswer
 from tests.unit.services.slurm.fields import JOB, NODE, RUNS, SUBMIT_S
 from tests.unit.services.slurm.region import TERMS
 

@@ -22,7 +22,7 @@ from coplace.v1.placement_pb2 import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.slurm.model.jobs import GrantAnswer, SlurmJob
+from services.slurm.model.jobs import SlurmJob
 from services.slurm.processor.orders import (
     Cancel,
     Decline,
@@ -36,6 +36,7 @@ from services.slurm.processor.orders import (
     orders,
     orders_of_refused,
 )
+from shared.slurm.grant_answer import GrantAnswer
 from tests.unit.services.slurm.fields import JOB, RUNS, SUBMIT_S
 
 NOW_US = SUBMIT_S * 1_000_000

@@ -1,0 +1,97 @@
+"""What the accounts say (`sacct`) of the Slurm that `SLURM_CONF` names or that is this host's."""
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from services.slurm.adapters.commands import SlurmError
+from shared.slurm.sacct import SacctRun, runs
+
+_WINDOW_S: Final = 3_600
+_WITHIN_S: Final = 600.0
+# Of one answer: Python has some ten times as much of it in memory.
+_MOST_BYTES: Final = 32 * 1024 * 1024
+_MOST_SAID: Final = 400
+_OVER: Final = "BF,CA,CD,DL,F,NF,OOM,PR,RQ,RS,RV,TO"
+_NEEDED: Final = (
+    "this needs Slurm 22.05 or newer with slurmdbd and its JSON plugin (docs/how-to/slurm.md)"
+)
+
+
+class _TooMuchError(Exception):
+    """An answer is larger than memory should be."""
+
+
+def ended_runs(from_s: int, until_s: int) -> Iterator[Sequence[SacctRun]]:
+    """Yield the runs of all users that ended then, or later, and before `until_s`: in parts, by
+    their ends. Raises SlurmError."""
+    while from_s < until_s:
+        before_s = min(from_s + _WINDOW_S, until_s)
+        while True:
+            try:
+                found = _ended(from_s, before_s)
+                break
+            except _TooMuchError:
+                before_s = from_s + (before_s - from_s) // 2
+                if before_s == from_s:
+                    raise SlurmError("sacct says too much of one second") from None
+        yield found
+        from_s = before_s
+
+
+def _ended(from_s: int, until_s: int) -> Sequence[SacctRun]:
+    times = [f"--starttime={_local(from_s)}", f"--endtime={_local(until_s)}"]
+    options = ["--allusers", "--duplicates", "--allocations", f"--state={_OVER}", *times]
+    rows = _rows(["sacct", *options, "--json"])
+    found = (run for run in runs(rows) if from_s <= run.ended_s < until_s)
+    return sorted(found, key=lambda run: run.ended_s)
+
+
+def _rows(command: Sequence[str]) -> Sequence[Any]:
+    said = _said(command)
+    try:
+        found = json.loads(said.decode(errors="replace"), strict=False)["jobs"]
+    except (ValueError, RecursionError, KeyError, TypeError) as error:
+        raise SlurmError(
+            f"sacct wrote no list of jobs as JSON: {error!r:.200}: {_NEEDED}"
+        ) from None
+    if not isinstance(found, list):
+        raise SlurmError(f"sacct wrote no list of jobs as JSON: {_NEEDED}")
+    return found
+
+
+def _said(command: Sequence[str]) -> bytes:
+    """What a command says, up to a bound. Raises _TooMuchError and SlurmError."""
+    environment = {**os.environ, "TZ": "UTC"}
+    try:
+        with (
+            tempfile.TemporaryFile() as problems,
+            subprocess.Popen(
+                ["timeout", f"{_WITHIN_S:.0f}", *command],
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=problems,
+            ) as asked,
+        ):
+            assert asked.stdout is not None
+            said = asked.stdout.read(_MOST_BYTES + 1)
+            if len(said) > _MOST_BYTES:
+                asked.kill()
+                raise _TooMuchError
+            asked.stdout.close()
+            failed = asked.wait()
+            problems.seek(0)
+            words = problems.read(_MOST_SAID).decode(errors="replace").strip()
+    except OSError as error:
+        raise SlurmError(f"sacct: {error}") from None
+    if failed:
+        raise SlurmError(f"sacct: {words or f'failed with {failed}'}: {_NEEDED}", words)
+    return said
+
+
+def _local(time_s: int) -> str:
+    return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")

@@ -1,0 +1,46 @@
+"""The word on a grant that Coplace leaves in a job's AdminComment: Slurm keeps it over crashes of
+all processes involved, and in its accounts."""
+
+import re
+from typing import Final, NamedTuple, Self
+
+_WORD: Final = re.compile(
+    r"coplace grant=(\d{1,16}) (started|declined)"
+    r"(?: freq_ghz=(\d{1,9}(?:\.\d{1,9})?))?(?: submit=(\d{1,12}))?(?: wanted=(\S{1,4096}))?"
+)
+
+
+class GrantAnswer(NamedTuple):
+    """The word that was given on a grant of a job: it was started at a clock, or declined.
+
+    `submit_s` is the submit time of the job that it is about, 0 where it does not say: Slurm gives
+    a requeued job another one, and keeps its comments. `wanted` are the nodes that its user asked
+    for, since those that it is released on take their place in Slurm.
+    """
+
+    grant: int = 0
+    is_started: bool = False
+    freq_ghz: float = 0.0
+    submit_s: int = 0
+    wanted: str = ""
+
+    @classmethod
+    def parse(cls, admin_comment: str) -> Self:
+        """Parse the word in a comment; that of grant 0 where there is none."""
+        found = _WORD.search(admin_comment)
+        if found is None:
+            return cls()
+        started, submit_s = found[2] == "started", int(found[4] or 0)
+        return cls(int(found[1]), started, float(found[3] or 0), submit_s, found[5] or "")
+
+    def about(self, submit_s: int) -> "GrantAnswer":
+        """Return the word where it is about the job that was submitted then; that of grant 0 where
+        it was written before that was requeued."""
+        is_about_it = self.submit_s in (0, submit_s)
+        return self._replace(submit_s=0, wanted="") if is_about_it else GrantAnswer()
+
+    def __str__(self) -> str:
+        said = f"started freq_ghz={self.freq_ghz:g}" if self.is_started else "declined"
+        submit = f" submit={self.submit_s}" if self.submit_s else ""
+        wanted = f" wanted={self.wanted}" if self.wanted else ""
+        return f"coplace grant={self.grant} {said}{submit}{wanted}"

@@ -1,0 +1,120 @@
+"""A Slurm with accounts, and what of Coplace charges its runs."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+from cli.stages import create_topics
+from deploy.local.ports import free_ports
+from deploy.local.program import Program
+from deploy.local.servers import LocalServers
+from shared.process.settings import Settings
+from shared.streams.on_kafka.deployment import Deployment
+from tests.support.slurm_accounting import AccountingSlurm
+
+NAMESPACE: Final = "slurm-accounts"
+_WITHIN_S: Final = 90.0
+_SUMS: Final = re.compile(r"in the accounts, ([\d.e+]+) charged")
+_PUBLISHED: Final = re.compile(r"published (\d+) facts, (\d+) were refused")
+
+
+class AccountsRegion:
+    """Ingest and pricing beside a Slurm, which does not know of them."""
+
+    def __init__(self, servers: LocalServers, slurm: AccountingSlurm) -> None:
+        self._bootstrap, self._slurm = servers.kafka_bootstrap, slurm
+        self.deployment = Deployment.from_settings(
+            Settings(kafka_bootstrap=self._bootstrap, namespace=NAMESPACE, kafka_partitions=2)
+        )
+        create_topics(self.deployment)
+        self._ports = free_ports(4)
+        self._began_s = time.time()
+
+    def programs(self) -> list[Program]:
+        """What charges."""
+        return [self._program("ingest", 1), self._program("pricing", 2)]
+
+    def jobcomp(self) -> Program:
+        """What reads the records of the plugin."""
+        return self._program("ingest.jobcomp", 3)
+
+    def _program(self, name: str, port: int) -> Program:
+        http_port = self._ports[port]
+        environment = {
+            **self._environment(),
+            "COPLACE_HTTP_PORT": str(http_port),
+            "COPLACE_INGEST_PORT": str(self._ports[0]),
+            "COPLACE_PRICING_GRACE_S": "0",
+            "COPLACE_INGEST_JOBCOMP_SITE": "north",
+        }
+        command = [sys.executable, "-m", f"services.{name}"]
+        ready = f"http://127.0.0.1:{http_port}/readyz"
+        return Program(f"accounts-{name.replace('.', '-')}", command, environment, ready)
+
+    def catch_up(self) -> tuple[int, int]:
+        """How many facts were published, and how many of them refused."""
+        done = self._coplace("catch-up", f"--ingest=127.0.0.1:{self._ports[0]}")
+        found = _PUBLISHED.search(done.stdout)
+        assert found, done.stderr
+        return int(found[1]), int(found[2])
+
+    def core_s(self) -> tuple[float, float]:
+        """The core time in the accounts, by their times as text, and the charged one, s. In 22.05
+        each part of a run that was resized has the start of the job."""
+        said = _SUMS.search(self._coplace("reconcile").stderr)
+        assert said
+        columns = "--format=submit,start,end,suspended,alloccpus,nodelist"
+        options = ("--allusers", "--duplicates", "--allocations", "--starttime=now-1hour")
+        rows = self._slurm.say("sacct", *options, "--noheader", "--parsable2", columns).splitlines()
+        held = [_core_s(*row.split("|")) for row in rows]
+        return sum(held), float(said[1])
+
+    def reconcile(self) -> tuple[int, list[str]]:
+        """How it ended, and a line for each difference."""
+        done = self._coplace("reconcile", "--output=csv")
+        assert done.returncode in (0, 1), done.stderr
+        return done.returncode, done.stdout.splitlines()[1:]
+
+    def until_reconciled(self) -> None:
+        """Wait until all that was published is charged."""
+        deadline_s = time.monotonic() + _WITHIN_S
+        while (found := self.reconcile()) != (0, []):
+            assert time.monotonic() < deadline_s, found
+            time.sleep(1)
+
+    def _coplace(self, verb: str, *more: str) -> "subprocess.CompletedProcess[str]":
+        begin = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._began_s - 3600))
+        command = ["slurm", verb, "--site=north", f"--from={begin}", *more]
+        return subprocess.run(
+            [sys.executable, "-c", "from cli.main import app; app()", *command],
+            env={**self._slurm.environment, **self._environment()},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "COPLACE_KAFKA_BOOTSTRAP": self._bootstrap,
+            "COPLACE_NAMESPACE": NAMESPACE,
+            "COPLACE_KAFKA_PARTITIONS": "2",
+        }
+
+
+def of_core_time(lines: Sequence[str], what: str) -> list[str]:
+    """The differences of one kind."""
+    return [line for line in lines if what in line]
+
+
+def _core_s(submit: str, start: str, end: str, suspended: str, cores: str, nodes: str) -> float:
+    if nodes == "None assigned":
+        return 0
+    hours, minutes, seconds = map(int, suspended.split(":"))
+    ran = datetime.fromisoformat(end) - max(map(datetime.fromisoformat, (submit, start)))
+    return (ran.total_seconds() - 3_600 * hours - 60 * minutes - seconds) * int(cores)

@@ -1,0 +1,145 @@
+"""A Slurm that keeps accounts: LocalSlurm with MariaDB and slurmdbd, which starts jobs itself."""
+
+import getpass
+import re
+import subprocess
+import time
+from pathlib import Path
+from typing import Final
+
+from deploy.local.ports import free_ports
+from tests.support.slurm import NODES, LocalSlurm
+
+_WITHIN_S: Final = 60.0
+_CORES: Final = 8
+_MORE_NODES: Final = ("n3", "n4")
+_ACCOUNTS: Final = """\
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=localhost
+AccountingStoragePort={port}
+AccountingStorageTRES=license/matlab
+Licenses=matlab:4
+"""
+_DAEMON_CONF: Final = """\
+AuthType=auth/none
+DbdHost=localhost
+DbdPort={port}
+SlurmUser={user}
+LogFile={folder}/slurmdbd.log
+PidFile={folder}/slurmdbd.pid
+StorageType=accounting_storage/mysql
+StorageHost=localhost
+StorageUser=slurm
+StoragePass=slurm
+StorageLoc=slurm_acct_db
+"""
+_MARIADB_CONF: Final = """\
+[client]
+socket={folder}/mysql.sock
+[mariadbd]
+datadir={folder}/mysql
+socket={folder}/mysql.sock
+pid-file={folder}/mysql.pid
+skip-networking
+innodb-buffer-pool-size=64M
+"""
+_SCHEMA: Final = """\
+CREATE DATABASE slurm_acct_db; CREATE USER slurm@localhost IDENTIFIED BY 'slurm';
+GRANT ALL ON slurm_acct_db.* TO slurm@localhost"""
+# What each writes its own addresses and files into.
+_COMMANDS: Final = ("sacct", "sacctmgr")
+
+
+class AccountingSlurm(LocalSlurm):
+    """LocalSlurm with accounts. Four nodes of eight cores; jobs are not held."""
+
+    def __init__(self, folder: Path, root: Path | None = None, more: str = "") -> None:
+        """As LocalSlurm."""
+        self._dbd_port = free_ports(1)[0]
+        super().__init__(folder, root, _ACCOUNTS.format(port=self._dbd_port) + more)
+        # Of the database: Debian's own has another one.
+        self.environment["MYSQL_UNIX_PORT"] = str(self._inside / "mysql.sock")
+
+    @property
+    def _my_conf(self) -> Path:
+        return self._inside / "my.cnf"
+
+    def __enter__(self) -> "AccountingSlurm":
+        try:
+            self._start_accounts()
+        except BaseException:
+            self.__exit__()
+            raise
+        super().__enter__()
+        return self
+
+    def _start_accounts(self) -> None:
+        conf = _DAEMON_CONF.format(port=self._dbd_port, user=getpass.getuser(), folder=self._inside)
+        (self.folder / "slurmdbd.conf").write_text(conf)
+        (self.folder / "slurmdbd.conf").chmod(0o600)
+        (self.folder / "my.cnf").write_text(_MARIADB_CONF.format(folder=self._inside))
+        self.run("mariadb-install-db", f"--defaults-file={self._my_conf}", "--user=root")
+        self._start("mariadbd", f"--defaults-file={self._my_conf}", "--user=root")
+        self._until("mariadb-admin", f"--defaults-file={self._my_conf}", "ping")
+        self.run("mariadb", f"--defaults-file={self._my_conf}", "-e", _SCHEMA)
+        self._write()
+        self._start("slurmdbd", "-D")
+        self._until("sacctmgr", "-n", "list", "cluster")
+        self.run("sacctmgr", "-i", "add", "cluster", "alpha")
+        self.run("sacctmgr", "-i", "add", "account", "physics")
+        self.run("sacctmgr", "-i", "add", "user", getpass.getuser(), "account=physics")
+
+    def run(self, *command: str) -> "subprocess.CompletedProcess[str]":
+        """Run a command where the daemons are. Raises CalledProcessError."""
+        conf = f"SLURM_CONF={self.environment['SLURM_CONF']}"
+        inside = ("chroot", str(self._root), "/usr/bin/env", conf) if self._root else ("env", conf)
+        return subprocess.run(
+            [*inside, *command], capture_output=True, text=True, check=True, timeout=_WITHIN_S
+        )
+
+    def _until(self, *command: str) -> None:
+        """Until a command succeeds."""
+        deadline_s = time.monotonic() + _WITHIN_S
+        while True:
+            try:
+                self.run(*command)
+            except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
+                if time.monotonic() > deadline_s:
+                    raise
+            else:
+                return
+            time.sleep(0.2)
+
+    def _write(self) -> None:
+        super()._write()
+        if self._root:  # slurmd of 24.11 starts without cgroups only where this says so
+            (self.folder / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
+        file = self.folder / "slurm.conf"
+        text = file.read_text().replace("JobSubmitPlugins=lua\n", "")
+        last = len(NODES) + len(_MORE_NODES)
+        for before, after in (
+            (r"NodeName=n\[1-2\]", f"NodeName=n[1-{last}]"),
+            (r"Port=\[(\d+)-\d+\]", lambda ports: f"Port=[{ports[1]}-{int(ports[1]) + last - 1}]"),
+            ("sched_interval=1", "sched_interval=1,bf_interval=1"),
+            ("CPUs=2 RealMemory=1024", f"CPUs={_CORES} RealMemory=4096"),
+        ):
+            text = re.sub(before, after, text)
+        file.write_text(text)
+
+    def _wait(self) -> None:
+        for node in _MORE_NODES:
+            (self.folder / f"spool-{node}").mkdir()
+            self._start("slurmd", "-D", "-N", node)
+        idle = f"{len(NODES) + len(_MORE_NODES)} idle"
+        deadline_s = time.monotonic() + _WITHIN_S
+        while self.run("sinfo", "--noheader", "--format=%D %t").stdout.strip() != idle:
+            assert time.monotonic() < deadline_s, f"not {idle} after {_WITHIN_S:g} s"
+            time.sleep(0.2)
+
+    def _wrap(self, root: Path) -> None:
+        super()._wrap(root)
+        for command in _COMMANDS:
+            sibling = self.folder / "bin" / "squeue"
+            file = self.folder / "bin" / command
+            file.write_text(sibling.read_text().replace(" squeue ", f" {command} "))
+            file.chmod(0o755)

@@ -1,0 +1,111 @@
+"""Whichever ways report a run, and in which order: one id has one content, and the same core time
+is charged."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+from cli.slurm.jobs import SlurmJob, facts
+from coplace.v1.ingest_service_pb2 import Envelope
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coplace_client.errors import RejectedError
+from shared.catalogue.payloads.domain_types import run_us
+from shared.slurm.facts import Site, envelopes
+from shared.slurm.message import Message
+from shared.slurm.sacct import runs
+from shared.streams.stages.stage import AlreadyAppliedError
+from tests.unit.services.pricing.support import Driver
+from tests.unit.shared.slurm.three_ways import T0_S, Stretch, TrueRun
+
+SITE: Final = Site("north", "none", "m0")
+HOSTS: Final = ("n1", "n[1-2]", "n[1-3]")
+
+stretches = st.builds(
+    Stretch, st.sampled_from(HOSTS), st.integers(3, 24), st.integers(min_value=2, max_value=90)
+)
+true_runs = st.builds(
+    TrueRun,
+    st.lists(stretches, max_size=4),
+    waited_s=st.integers(0, 600),
+    suspended_s=st.integers(0, 1),
+    state=st.sampled_from(["COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "REQUEUED"]),
+    name=st.one_of(st.just("lu.C"), st.text(alphabet="aü\n\t\x01`? ", max_size=300)),
+    task=st.one_of(st.none(), st.integers(0, 9)),
+    admin_comment=st.sampled_from(["", f"coplace grant=3 started freq_ghz=2.1 submit={T0_S}"]),
+)
+
+
+def of_jobcomp(run: TrueRun) -> list[Envelope]:
+    found: list[Envelope] = []
+    for record in run.jobcomp():
+        with suppress(RejectedError):  # a part between two resizes
+            found += envelopes(Message.parse(record, 1_000_000), SITE)
+    return found
+
+
+def of_sacct(run: TrueRun) -> list[Envelope]:
+    return [fact for row in runs(run.sacct()) for fact in envelopes(row.message(), SITE)]
+
+
+def of_squeue(run: TrueRun) -> list[Envelope]:
+    return [fact for job in run.squeue() for fact in facts(SlurmJob(job), SITE, "alpha")]
+
+
+WAYS: Final = {"jobcomp": of_jobcomp, "sacct": of_sacct, "squeue": of_squeue}
+
+
+def charged(events: Sequence[Envelope]) -> dict[int, float]:
+    """The core time of the last charge, by the submit time in the job's id."""
+    driver = Driver()
+    for event in sorted(events, key=lambda event: not event.HasField("job_submitted")):
+        with suppress(AlreadyAppliedError):
+            driver.take(getattr(event, str(event.WhichOneof("payload"))))
+            driver.end_round(len(driver.charges), T0_S * 1_000_000)
+    found: dict[int, float] = {}
+    for charge in driver.charges:
+        found[int(charge.job_id.rpartition("/")[2])] = charge.cores * charge.runtime_s
+    return found
+
+
+@given(true_runs, st.permutations(sorted(WAYS)), st.integers(1, 3))
+def test_any_ways_in_any_order_give_the_same_charges(
+    run: TrueRun, order: Sequence[str], count: int
+) -> None:
+    used = order[:count]
+    told = [event for way in used for event in WAYS[way](run)]
+    found = {submit_s: core_s for submit_s, core_s in charged(told).items() if core_s}
+    if "sacct" in used:
+        assert found == {key: core_s for key, core_s in run.core_s.items() if core_s}
+        return
+    parts = range(len(run.parts))
+    known: dict[int, float] = {}
+    for number in parts:
+        by_squeue = "squeue" in used and number == len(run.parts) - 1 and run.state != "REQUEUED"
+        by_jobcomp = "jobcomp" in used and number in (0, len(run.parts) - 1)
+        part, key = run.parts[number], run.submit_s(number)
+        if by_squeue:
+            known[key] = run.core_s[key]
+        elif by_jobcomp:  # which does not say that it was suspended
+            known[key] = part.cores * part.time_s
+    assert found == {key: core_s for key, core_s in known.items() if core_s}
+
+
+@given(true_runs)
+def test_one_id_has_one_content(run: TrueRun) -> None:
+    contents = defaultdict[str, set[bytes]](set)
+    for way in WAYS.values():
+        for event in way(run):
+            contents[event.id].add(event.SerializeToString(deterministic=True))
+    assert {len(found) for found in contents.values()} == {1}
+
+
+def test_the_last_part_of_a_resized_run_counts_once_where_22_05_has_the_start_of_the_job() -> None:
+    run = TrueRun([Stretch("n[1-2]", 4, 5), Stretch("n1", 2, 9)])
+    row = run.sacct()[1]
+    twice = {**row["time"], "start": run.began_s, "elapsed": 14}
+    [found] = runs([{**row, "time": twice}])
+    [_, finished] = envelopes(found.message(), SITE)
+    assert (found.core_s, run_us(finished.job_finished)) == (18, 9_000_000)
