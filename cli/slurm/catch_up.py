@@ -47,11 +47,15 @@ class Charged:
     _revisions: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of_cluster(cls, charges: Iterable[ChargeMade], cluster: str, times_us: range) -> "Charged":
-        """Return what was charged for runs that ended then."""
-        found = cls()
+    def of_slurm(
+        cls, charges: Iterable[ChargeMade], site: str, slurm: str, times_us: range
+    ) -> "Charged":
+        """Return what was charged for runs of a Slurm, on whichever of its clusters, that ended
+        then."""
+        found, prefix = cls(), f"{site}/{slurm}/"
         for charge in charges:
-            if charge.cluster == cluster and charge.finished.ended_at_us in times_us:
+            is_its = charge.job_id.startswith(prefix)
+            if is_its and charge.finished.ended_at_us in times_us:
                 found._take(charge)
         return found
 
@@ -174,10 +178,12 @@ def _sides(
         raise typer.BadParameter(
             "must lie before --to, which is not in the future", param_hint="--from"
         )
-    cluster = Slurm().cluster()
+    cluster = Slurm().config()["ClusterName"]
     told = (
         each.payload for each in KafkaTopics(Deployment.from_settings(settings())).topic(CHARGES)
     )
     charges = (each for each in told if isinstance(each, ChargeMade))
     seconds = range(begin_us // _SECOND_US * _SECOND_US, end_us // _SECOND_US * _SECOND_US)
-    return Site(site, account, node_model, cluster), Charged.of_cluster(charges, cluster, seconds)
+    return Site(site, account, node_model, cluster), Charged.of_slurm(
+        charges, site, cluster, seconds
+    )

@@ -1,4 +1,4 @@
-"""`coplace slurm`: what an operator of a Slurm does beside the process `slurm`, and its accounts."""
+"""`coplace slurm`: what an operator of a Slurm does beside the process, and its accounts."""
 
 import getpass
 from collections.abc import Callable, Iterable, Iterator

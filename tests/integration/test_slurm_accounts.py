@@ -8,11 +8,11 @@ from random import Random
 from typing import Final
 
 import pytest
-from cli.slurm.jobs import facts
-from cli.slurm.slurm import Slurm
 
 from cli.slurm.accounts import ended_runs
 from deploy.local.servers import LocalServers
+from services.slurm.adapters.commands import Slurm
+from services.slurm.model.facts import SlurmTerms, facts_of
 from shared.slurm.facts import Site, envelopes
 from tests.support.accounts_region import AccountsRegion, of_core_time
 from tests.support.slurm_accounting import AccountingSlurm
@@ -60,7 +60,8 @@ def contents_of_two_ways(monkeypatch: pytest.MonkeyPatch, slurm: AccountingSlurm
     now_s = int(time.time())
     runs = [run for part in ended_runs(now_s - 3_600, now_s + 1) for run in part]
     by_sacct = {fact.id: fact for run in runs for fact in envelopes(run.message(), _SITE)}
-    by_squeue = {fact.id: fact for job in Slurm().jobs() for fact in facts(job, _SITE, "alpha")}
+    terms = SlurmTerms(_SITE, "alpha")
+    by_squeue = {fact.id: fact for job in Slurm().jobs() for fact in facts_of(job, terms).told}
     both = by_sacct.keys() & by_squeue.keys()
     assert len(both) > 50
     return {len({str(by_sacct[name]), str(by_squeue[name])}) for name in both}

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.slurm.slurm import SlurmError
 from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.pricing_pb2 import ChargeMade
 
 from cli.slurm import accounts
 from cli.slurm.accounts import ended_runs
 from cli.slurm.catch_up import Charged, differences
+from services.slurm.adapters.commands import SlurmError
 from shared.slurm.facts import Site
 from shared.slurm.sacct import SacctRun, runs
 from tests.unit.shared.slurm.three_ways import T0_S, Stretch, TrueRun
@@ -36,7 +36,7 @@ def charge(core_s: float, revision: int = 1, **changes: Any) -> ChargeMade:
 
 
 def rows(*charges: ChargeMade, found: list[SacctRun] | None = None) -> list[tuple[object, ...]]:
-    charged = Charged.of_cluster(charges, "alpha", TIMES_US)
+    charged = Charged.of_slurm(charges, "north", "alpha", TIMES_US)
     known = [ended()] if found is None else found
     shown = [each.row() for _, each in differences(known, charged.core_us, SITE)]
     return [tuple(row.values()) for row in shown]
@@ -55,7 +55,7 @@ def test_each_difference_is_a_row() -> None:
 
 def test_charges_of_other_clusters_and_times_are_not_compared() -> None:
     late = JobFinished(ended_at_us=TIMES_US.stop)
-    others = charge(20, cluster="beta"), charge(20, finished=late)
+    others = charge(20, job_id=f"north/beta/9/{T0_S}"), charge(20, finished=late)
     assert rows(*others) == [(JOB, "not charged", 18, None)]
 
 

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from cli.slurm.jobs import SlurmJob, facts
 from coplace.v1.ingest_service_pb2 import Envelope
 from hypothesis import given
 from hypothesis import strategies as st
 
 from coplace_client.errors import RejectedError
+from services.slurm.model.facts import SlurmTerms, facts_of
+from services.slurm.model.jobs import SlurmJob
 from shared.catalogue.payloads.domain_types import run_us
 from shared.slurm.facts import Site, envelopes
 from shared.slurm.message import Message
@@ -21,6 +22,7 @@ from tests.unit.services.pricing.support import Driver
 from tests.unit.shared.slurm.three_ways import T0_S, Stretch, TrueRun
 
 SITE: Final = Site("north", "none", "m0")
+TERMS: Final = SlurmTerms(SITE, "alpha")
 HOSTS: Final = ("n1", "n[1-2]", "n[1-3]")
 
 stretches = st.builds(
@@ -51,7 +53,7 @@ def of_sacct(run: TrueRun) -> list[Envelope]:
 
 
 def of_squeue(run: TrueRun) -> list[Envelope]:
-    return [fact for job in run.squeue() for fact in facts(SlurmJob(job), SITE, "alpha")]
+    return [fact for job in run.squeue() for fact in facts_of(SlurmJob(job), TERMS).told]
 
 
 WAYS: Final = {"jobcomp": of_jobcomp, "sacct": of_sacct, "squeue": of_squeue}
@@ -66,7 +68,9 @@ def charged(events: Sequence[Envelope]) -> dict[int, float]:
             driver.end_round(len(driver.charges), T0_S * 1_000_000)
     found: dict[int, float] = {}
     for charge in driver.charges:
-        found[int(charge.job_id.rpartition("/")[2])] = charge.cores * charge.runtime_s
+        found[int(charge.job_id.rpartition("/")[2].partition("_")[0])] = (
+            charge.cores * charge.runtime_s
+        )
     return found
 
 

@@ -110,7 +110,7 @@ def of_id(local_id: str, submitted_s: int = 1777888680) -> dict[str, Any]:
     ("changes", "told"),
     [
         # Array tasks and parts of heterogeneous jobs have ids as Slurm prints them.
-        ({"array_job_id": 4000, "array_task_id": 0}, of_id("4000_0")),
+        ({"array_job_id": 4000, "array_task_id": 0}, {"job_id": "north/c1/4000/1777888680_0"}),
         ({"array_job_id": 4000, "array_task_id": 4294967294}, of_id("4242")),
         ({"array_job_id": 0, "array_task_id": 0}, of_id("4242")),
         ({"het_job_id": 4241, "het_job_offset": 1}, of_id("4241+1")),

@@ -132,7 +132,7 @@ def test_a_run_is_on_the_cluster_that_its_nodes_are_of() -> None:
         region.told[4].job_finished,
     )
     assert (waits.reference_cluster, waits.home_cluster) == ("gold", "gold")
-    assert (asked.reference_cluster, *asked.architectures) == ("rome", "alpha")
+    assert asked.reference_cluster == "rome"
     assert (ran.cluster, ran.node_model) == ("rome", "rome-7742")
 
 
@@ -153,9 +153,12 @@ def test_an_array_is_submitted_once_and_its_tasks_start_and_end() -> None:
     ]
     for look in looks:
         publisher.tell(map(SlurmJob, look))
-    told = [(event.WhichOneof("payload"), event.id.rpartition("/")[0]) for event in region.told]
+    kinds = [str(event.WhichOneof("payload")) for event in region.told]
+    told = [
+        (kind, getattr(event, kind).job_id) for kind, event in zip(kinds, region.told, strict=True)
+    ]
     array = f"north/alpha/17/{SUBMIT_S}"
-    assert [(kind, name.partition("/")[2].partition("/")[2]) for kind, name in told] == [
+    assert told == [
         ("job_submitted", array),
         ("job_started", f"{array}_1"),
         ("job_finished", f"{array}_1"),
