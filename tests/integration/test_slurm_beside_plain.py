@@ -40,8 +40,6 @@ clusters:
 _WAITS: Final = frozenset(
     {"(None)", "(JobHeldUser)", "(JobHeldAdmin)", "(Priority)", "(Resources)"}
 )
-    {"(None)", "(JobHeldUser)", "(JobHeldAdmin)", "(Priority)", "(Resources)"}
-)
 _NODES_OF: Final = {"small": {"a1", "a2"}, "big": {"b1", "b2"}, "both": {"a2", "b1"}}
 
 
