@@ -29,7 +29,12 @@ PartitionName=small Nodes=a[1-2] Default=YES MaxTime=INFINITE State=UP
 PartitionName=big Nodes=b[1-2] MaxTime=INFINITE State=UP
 PartitionName=both Nodes=a2,b1 MaxTime=INFINITE State=UP
 """
-MORE: Final = "DefMemPerCPU=200\nLicenses=matlab:2\n"
+# What was released starts in the next second, also behind one whose nodes are not free yet.
+MORE: Final = """\
+DefMemPerCPU=200
+Licenses=matlab:2
+SchedulerParameters=sched_interval=1,batch_sched_delay=0,bf_interval=1
+"""
 CLUSTERS: Final = """\
 clusters:
 - {name: gold, nodes: "a[1-2]", node_model: gold-6254, pstates_ghz: [1.2, 3.1], idle_power_w: 110,
@@ -38,8 +43,6 @@ clusters:
    peak_bandwidth_gbps: 200}
 """
 _WAITS: Final = frozenset(
-    {"(None)", "(JobHeldUser)", "(JobHeldAdmin)", "(Priority)", "(Resources)"}
-)
     {"(None)", "(JobHeldUser)", "(JobHeldAdmin)", "(Priority)", "(Resources)"}
 )
 _NODES_OF: Final = {"small": {"a1", "a2"}, "big": {"b1", "b2"}, "both": {"a2", "b1"}}

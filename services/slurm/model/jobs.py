@@ -62,6 +62,11 @@ class SlurmJob:
         return number(self.fields.get("job_id")) or 0
 
     @property
+    def array_number(self) -> int:
+        """Return the number of the array that it is of; 0: it is of none."""
+        return number(self.fields.get("array_job_id")) or 0
+
+    @property
     def submit_s(self) -> int:
         """Return when it was submitted, or requeued or resized the last time; 0: nobody knows."""
         return max(number(self.fields.get(name)) or 0 for name in ("submit_time", "resize_time"))

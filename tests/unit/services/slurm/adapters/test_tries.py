@@ -203,3 +203,25 @@ def test_a_task_is_released_out_of_its_array() -> None:
     assert slurm.released == ["17_4", "17_9", "17_11"]
     [declined] = region.told
     assert declined.job_declined.job_id == f"{JOB_ID}_3"
+
+
+class ShowingAll(PlayedSlurm):
+    """Shows all jobs whatever is asked for, as releases before 23.02, and counts how often."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.away, self.looks = 0, 0
+
+    def jobs(self, _number: int = 0) -> list[SlurmJob]:
+        self.looks += 1
+        return [SlurmJob({**JOB, "job_id": number}) for number in (17, 18, 19)]
+
+
+def test_one_look_that_shows_all_jobs_is_enough_for_all_that_were_not_changed_since() -> None:
+    slurm = ShowingAll()
+    both = tries(slurm, PlayedRegion())
+    for number in (17, 18, 19):
+        asyncio.run(both.obey(decided(f"north/alpha/{number}/{SUBMIT_S}")))
+    assert (slurm.released, slurm.looks) == (["17", "18", "19"], 1)
+    asyncio.run(both.obey(decided(f"north/alpha/17/{SUBMIT_S}", grant=2)))
+    assert slurm.looks == 2
