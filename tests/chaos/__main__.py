@@ -7,7 +7,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from functools import partial
 
 from tests.chaos.episode import EVENTS_AN_EPISODE, Episode, Report
 from tests.chaos.halving import shortest
@@ -110,7 +109,10 @@ def main() -> None:
         print(f"  {count:8d} {name.replace('_', ' ')}")
     if violated:
         of = violated[0].seed
-        play = partial(_played, of, **kind)
+
+        def play(events: int) -> Report:
+            return _played(of, events, **kind)
+
         found = shortest(play(arguments.events), play, least=1)
         _fail(found, [name for name, is_so in kind.items() if is_so], is_traced=arguments.trace)
 

@@ -12,9 +12,11 @@ from shared.placement.decide.pending_reasons import PendingReasons
 from shared.placement.explain import pass_decisions
 from shared.placement.state.job_table import JobTable
 from shared.placement.state.licences import LicencePools
+from shared.placement.state.limits import subjects_of
 from shared.placement.state.manager_priorities import ManagerPriorities
 from shared.placement.state.reservations import Reservations
 from shared.placement.state.silent_managers import SilentManagers
+from shared.scheduling.gangs import nodes_of_parts
 from shared.scheduling.windows import NO_WINDOWS
 from tests.chaos.mutants import unwritten
 from tests.eligibility.array_mutants import (
@@ -35,11 +37,10 @@ def nobody_is_held() -> AbstractContextManager[Any]:
 @contextmanager
 def parts_are_cut_from_the_nodes_in_order() -> Iterator[None]:
     """Each part of a gang gets the next nodes, whatever they have."""
-    right = pass_decisions.nodes_of_parts
 
     def in_order(job: Any, cluster: Any, nodes: Any, refused: Any) -> list[list[int]]:
         left = sorted(nodes)
-        counts = [len(own) for own in right(job, cluster, nodes, refused)]
+        counts = [len(own) for own in nodes_of_parts(job, cluster, nodes, refused)]
         return [[left.pop(0) for _ in range(count)] for count in counts]
 
     with patch.object(pass_decisions, "nodes_of_parts", in_order):
@@ -54,12 +55,11 @@ def amounts_are_not_limited() -> AbstractContextManager[Any]:
 @contextmanager
 def limits_are_of_users_and_accounts_alone() -> Iterator[None]:
     """Nobody looks at those of a QOS, or of each within one."""
-    right = pending_reasons.subjects_of
 
-    def subjects_of(job: Any) -> tuple[Any, ...]:
-        return tuple(each for each in right(job) if each.kind != "qos")
+    def of_others(job: Any) -> tuple[Any, ...]:
+        return tuple(each for each in subjects_of(job) if each.kind != "qos")
 
-    with patch.object(pending_reasons, "subjects_of", subjects_of):
+    with patch.object(pending_reasons, "subjects_of", of_others):
         yield
 
 
@@ -125,8 +125,8 @@ def fewer_licences_count_after_a_restart() -> Iterator[None]:
 # Each with the words of the audits that may find it.
 ASKING_MUTANTS: Final[tuple[tuple[Mutant, str], ...]] = (
     (one_more_than_the_limit, "no more tasks run at once"),
-    (a_cancelled_array_drops_nobody_left, "somebody cancelled or holds"),
-    (nobody_is_held, "somebody cancelled or holds"),
+    (a_cancelled_array_drops_nobody_left, "no job starts that somebody cancelled or holds"),
+    (nobody_is_held, "no job starts that somebody cancelled or holds"),
     (tasks_wait_for_no_task_of_the_same_index, "no job starts before it may"),
     (parts_are_cut_from_the_nodes_in_order, "every gang starts whole"),
     (what_has_nodes_holds_no_licences, "no licence is given twice"),

@@ -44,7 +44,7 @@ def ask(world: "World", submitted: JobSubmitted) -> None:
     rng = world.rng
     if rng.random() < 0.6:
         for name in _KEEPING_OUT:
-            submitted.ClearField(name)  # type: ignore[arg-type]
+            submitted.ClearField(name)
     _shape(rng, submitted)
     _count(rng, submitted)
     if submitted.array and rng.random() < 0.4:
@@ -86,7 +86,7 @@ def _count(rng: Random, submitted: JobSubmitted) -> None:
 def _divide(rng: Random, submitted: JobSubmitted) -> None:
     """Make a gang of it."""
     for name in _OF_PARTS:
-        submitted.ClearField(name)  # type: ignore[arg-type]
+        submitted.ClearField(name)
     submitted.parts.extend(_part(rng) for _ in range(rng.choice([2, 2, 3])))
     submitted.nodes = sum(nodes_of(part) for part in submitted.parts)
 

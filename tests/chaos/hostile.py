@@ -143,7 +143,8 @@ def _distorted(world: "World") -> tuple[Envelope, Message]:
 
 def _distort(message: Message, world: "World") -> None:
     rng = world.rng
-    field: Any = rng.choice([f for f in message.DESCRIPTOR.fields if not is_later(f, world)])
+    kind = message.DESCRIPTOR
+    field: Any = rng.choice([f for f in kind.fields if not is_later(kind.name, f.name, world)])
     value = _extreme(field, rng)
     if value is None:
         return
@@ -157,10 +158,9 @@ def _distort(message: Message, world: "World") -> None:
         return  # protobuf itself does not hold it
 
 
-def is_later(field: FieldDescriptor, world: "World") -> bool:
-    """Whether it came after seeds that are recorded, which distort the fields of before alone."""
-    of = f"{field.containing_type.name}.{field.name}"
-    is_of_starts, is_of_places = of in START_TERMS, field.name in OF_PLACES
+def is_later(message: str, field: str, world: "World") -> bool:
+    """Whether a field came after seeds that are recorded, which distort those of before alone."""
+    is_of_starts, is_of_places = f"{message}.{field}" in START_TERMS, field in OF_PLACES
     return (is_of_starts and not world.scale.timed) or (is_of_places and not world.scale.has_places)
 
 

@@ -145,19 +145,22 @@ def no_job_starts_before_it_may(evidence: Evidence) -> Iterator[str]:
 
 
 def no_singleton_starts_beside_a_job_of_its_name(evidence: Evidence) -> Iterator[str]:
-    """No job of its user and name has been started before and not been heard of since."""
+    """No job of its user and name has been started before and not been heard of since. In its own
+    round others may start behind it that are no singletons."""
     happened = _Happened()
     for barrier in evidence.ends_of_rounds(happened.read):
+        plain: set[str] = set()
         for decided in evidence.by_round.get(barrier.round, []):
             job = happened.job_of(decided)
             if decided.verdict != VERDICT_START or job is None or is_hostile(decided.job_id):
                 continue
             is_singleton = [d.condition for d in job.depends_on] == [DEPENDENCY_CONDITION_SINGLETON]
-            others = happened.open_starts if is_singleton else ()
+            others = happened.open_starts - plain if is_singleton else ()
             for other in sorted(others):
                 named = happened.submitted.get(other) or happened.submitted[array_of(other)]
                 if named.job_id != job.job_id and _name(named) == _name(job):
                     yield f"{decided.job_id} in round {decided.round} while {other} may run"
+            plain |= {decided.job_id} if not is_singleton else set()
             happened.open_starts.add(decided.job_id)
 
 

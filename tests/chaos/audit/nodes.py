@@ -27,6 +27,7 @@ def no_job_starts_on_a_drained_node(evidence: Evidence) -> Iterator[str]:
             own.setdefault(event.time_us, []).append(event)
     words, declared = Words(), Declared()
     for ended in evidence.ends_of_rounds(declared.learn, words.learn):
+        words.set_back(ended.ended_at_us)
         for said in own.get(ended.ended_at_us, []):
             words.learn(said)
         yield from _misplaced(evidence, words, declared, ended)
@@ -91,6 +92,12 @@ class Words:
             self._said[told.cluster] = [
                 word for word in said if word.stamp > stamp and not (word.is_own and is_newest)
             ]
+
+    def set_back(self, ended_us: int) -> None:
+        """What placement said by a clock that was ahead it said by now at the latest."""
+        for word in (word for said in self._said.values() for word in said):
+            if word.is_own and word.stamp[0] > ended_us:
+                word.stamp = ended_us, word.stamp[1]
 
     def forget(self, cluster: str, names: list[str]) -> None:
         """Nodes that the cluster is declared without are forgotten."""

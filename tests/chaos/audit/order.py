@@ -128,6 +128,7 @@ def no_job_passes_one_that_needs_no_more(evidence: Evidence) -> Iterator[str]:
     queue, rules, declared = _Queue(), Rules(), Declared()
     for ended in evidence.ends_of_rounds(queue.learn, rules.learn, declared.learn):
         decisions = evidence.by_round.get(ended.round, [])
+        queue.touched |= {each.job_id for each in decisions if each.verdict == VERDICT_START}
         if rules["order"] is QueueOrder.MANAGER:
             for start in decisions:
                 if start.verdict == VERDICT_START and start.cluster in declared.clusters:
