@@ -1,6 +1,6 @@
 """`coplace slurm catch-up|reconcile`: Slurm's accounts beside the charges of Coplace."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Final
 
@@ -12,10 +12,10 @@ from cli.asking import Ingest
 from cli.kafka_topics import CHARGES, KafkaTopics
 from cli.notes import note, utc
 from cli.output import Output, OutputName, Row, write
-from cli.slurm.accounts import ended_runs
 from cli.times import clock_us, time_us
 from coplace_client.errors import RejectedError
 from coplace_client.ingest import publish_all
+from services.slurm.adapters.accounts import ended_runs
 from services.slurm.adapters.commands import Slurm
 from shared.domain.printable import printable
 from shared.process.settings import settings
@@ -41,25 +41,25 @@ End = Annotated[
 
 @dataclass(slots=True)
 class Charged:
-    """The core time, core microseconds, that was charged by the last revision, by job."""
+    """The core time, core microseconds, that was charged by the last revision, by job; and the jobs
+    that ran on the Slurm itself for all that is known: it may be several clusters."""
 
+    own: set[str] = field(default_factory=set)
     core_us: dict[str, int] = field(default_factory=dict)
     _revisions: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of_slurm(
-        cls, charges: Iterable[ChargeMade], site: str, slurm: str, times_us: range
-    ) -> "Charged":
-        """Return what was charged for runs of a Slurm, on whichever of its clusters, that ended
-        then."""
-        found, prefix = cls(), f"{site}/{slurm}/"
+    def of_slurm(cls, charges: Iterable[ChargeMade], site: Site, times_us: range) -> "Charged":
+        """Return what was charged for jobs of a Slurm that ended then."""
+        found, begins = cls(), f"{site.name}/{site.default_cluster}/"
         for charge in charges:
-            is_its = charge.job_id.startswith(prefix)
-            if is_its and charge.finished.ended_at_us in times_us:
-                found._take(charge)
+            if charge.job_id.startswith(begins) and charge.finished.ended_at_us in times_us:
+                found._take(charge, site)
         return found
 
-    def _take(self, charge: ChargeMade) -> None:
+    def _take(self, charge: ChargeMade, site: Site) -> None:
+        if charge.cluster == site.default_cluster:
+            self.own.add(charge.job_id)
         if charge.revision > self._revisions.get(charge.job_id, 0):
             self._revisions[charge.job_id] = charge.revision
             self.core_us[charge.job_id] = charge.cores * round(charge.runtime_s * _SECOND_US)
@@ -84,7 +84,7 @@ class Difference:
 
 
 def differences(
-    found: Iterable[SacctRun], charged: Mapping[str, int], site: Site
+    found: Iterable[SacctRun], charged: Charged, site: Site
 ) -> Iterator[tuple[SacctRun | None, Difference]]:
     """Yield what accounts and charges do not agree on, with its run where accounts have one. A run
     that never had nodes has no core time in either."""
@@ -97,13 +97,14 @@ def differences(
             yield run, Difference(number, f"has no id: {error}", run.core_s, None)
             continue
         seen.add(job_id)
-        core_us = charged.get(job_id)
+        core_us = charged.core_us.get(job_id)
         if core_us is None and run.has_run:
             yield run, Difference(job_id, "not charged", run.core_s, None)
         elif (core_us or 0) != run.core_s * _SECOND_US:
             yield run, Difference(job_id, "other core time", run.core_s, core_us)
-    for job_id in sorted(name for name in charged.keys() - seen if charged[name]):
-        yield None, Difference(job_id, "not in the accounts", None, charged[job_id])
+    for job_id in sorted(charged.own - seen):
+        if core_us := charged.core_us[job_id]:
+            yield None, Difference(job_id, "not in the accounts", None, core_us)
 
 
 def catch_up(
@@ -121,7 +122,7 @@ def catch_up(
     says, charged = _sides(site, account, node_model, begin, end)
     published = refused = 0
     for runs in ended_runs(begin // _SECOND_US, end // _SECOND_US):
-        missing = [run for run, _ in differences(runs, charged.core_us, says) if run is not None]
+        missing = [run for run, _ in differences(runs, charged, says) if run is not None]
         for events in _batches(missing, says):
             why = publish_all(ingest, settings(), events)
             published, refused = published + len(events) - len(why), refused + len(why)
@@ -161,7 +162,7 @@ def reconcile(
     """
     says, charged = _sides(site, "none", "", begin, end)
     runs = [run for part in ended_runs(begin // _SECOND_US, end // _SECOND_US) for run in part]
-    found = [each.row() for _, each in differences(runs, charged.core_us, says)]
+    found = [each.row() for _, each in differences(runs, charged, says)]
     core_s = sum(run.core_s for run in runs)
     charged_s = sum(charged.core_us.values()) / _SECOND_US
     note([f"{len(runs)} runs and {core_s} core s in the accounts, {charged_s:g} charged"])
@@ -184,6 +185,5 @@ def _sides(
     )
     charges = (each for each in told if isinstance(each, ChargeMade))
     seconds = range(begin_us // _SECOND_US * _SECOND_US, end_us // _SECOND_US * _SECOND_US)
-    return Site(site, account, node_model, cluster), Charged.of_slurm(
-        charges, site, cluster, seconds
-    )
+    says = Site(site, account, node_model, cluster)
+    return says, Charged.of_slurm(charges, says, seconds)

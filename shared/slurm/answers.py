@@ -1,4 +1,4 @@
-"""Values of Slurm's JSON, as its versions write them: pure."""
+"""Slurm's JSON as its releases write it: read field by field, and nothing in it is believed."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -24,12 +24,12 @@ def text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def words(value: Any) -> list[str]:
-    """Return the texts of a list, which earlier versions write as one text with commas between."""
-    found = value.split(",") if isinstance(value, str) else value
-    if not isinstance(found, list):
-        return []
-    return [each for each in found if isinstance(each, str) and each]
+def iso_time(time_s: int | None) -> str | None:
+    """Return a time as ISO 8601 writes it, None where there is none."""
+    try:
+        return datetime.fromtimestamp(time_s, UTC).isoformat() if time_s else None
+    except (ValueError, OverflowError, OSError):
+        return "no time"
 
 
 def mapping(shown: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -38,9 +38,9 @@ def mapping(shown: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def time(time_s: int | None) -> str | None:
-    """Return a time as a message has it; None for none."""
-    try:
-        return datetime.fromtimestamp(time_s, UTC).isoformat() if time_s else None
-    except (ValueError, OverflowError, OSError):
-        return "no time"
+def texts(value: Any) -> list[str]:
+    """Return the texts of a list, which earlier versions write with commas between."""
+    found = value.split(",") if isinstance(value, str) else value
+    if not isinstance(found, list):
+        return []
+    return [each for each in found if isinstance(each, str) and each]

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from shared.slurm.answers import number, text, time, words
+from shared.slurm.answers import iso_time, mapping, number, text, texts
 from shared.slurm.facts import ENDED_STATES
 from shared.slurm.message import NO_NODES, Message
 
@@ -31,7 +31,7 @@ class SacctRun:
     @property
     def state(self) -> str:
         """Return how it ended; a run that was requeued or resized has that beside `PENDING`."""
-        found = words(_of(self.fields, "state").get("current"))
+        found = texts(mapping(self.fields, "state").get("current"))
         said = next((state for state in reversed(found) if state in ENDED_STATES), "")
         return said or (found[0] if found else "")
 
@@ -62,9 +62,9 @@ class SacctRun:
 
     def message(self) -> Message:
         """Return what jobcomp/kafka would have sent of it, and what else is known."""
-        of, array, het = self.fields, _of(self.fields, "array"), _of(self.fields, "het")
-        name, comment = text(of.get("name")), _of(of, "comment")
-        limit_min = number(_of(of, "time").get("limit"))
+        of, array, het = self.fields, mapping(self.fields, "array"), mapping(self.fields, "het")
+        name, comment = text(of.get("name")), mapping(of, "comment")
+        limit_min = number(mapping(of, "time").get("limit"))
         array_id, leader = number(array.get("job_id")), number(het.get("job_id"))
         return Message(
             {
@@ -74,7 +74,7 @@ class SacctRun:
                 "het_job_id": leader,
                 "het_job_offset": number(het.get("job_offset")) if leader else None,
                 "cluster": of.get("cluster"),
-                "username": of.get("user") or _of(of, "association").get("user"),
+                "username": of.get("user") or mapping(of, "association").get("user"),
                 "account": of.get("account"),
                 "partition": of.get("partition"),
                 "qos": of.get("qos"),
@@ -82,16 +82,16 @@ class SacctRun:
                 "is_name_doubtful": _is_doubtful(name) or None,
                 "comment": text(comment.get("job")),
                 "admin_comment": text(comment.get("administrator")),
-                "@submit": time(self._time_s("submission")),
-                "@start": time(self._began_s) if self.has_run else None,
-                "@end": time(self._time_s("end")),
+                "@submit": iso_time(self._time_s("submission")),
+                "@start": iso_time(self._began_s) if self.has_run else None,
+                "@end": iso_time(self._time_s("end")),
                 "suspended": self._time_s("suspended"),
                 "time_limit": limit_min * _MINUTE_S if limit_min else None,
                 "nodes": of.get("nodes") if self.has_run else None,
                 "total_nodes": self._nodes() if self.has_run else 0,
                 "total_cpus": self._allocated("cpu") if self.has_run else 0,
-                "tres_req": _tres(_of(of, "tres").get("requested")),
-                "tres_alloc": _tres(_of(of, "tres").get("allocated")) if self.has_run else "",
+                "tres_req": _tres(mapping(of, "tres").get("requested")),
+                "tres_alloc": _tres(mapping(of, "tres").get("allocated")) if self.has_run else "",
                 "failed_node": of.get("failed_node"),
                 "state": self.state,
             }
@@ -103,7 +103,7 @@ class SacctRun:
         return max(self._time_s("start"), self._time_s("submission"))
 
     def _time_s(self, name: str) -> int:
-        return max(0, number(_of(self.fields, "time").get(name)) or 0)
+        return max(0, number(mapping(self.fields, "time").get(name)) or 0)
 
     def _nodes(self) -> int:
         return number(self.fields.get("allocation_nodes")) or self._allocated("node")
@@ -112,7 +112,7 @@ class SacctRun:
         return next(
             (
                 count
-                for each, count in _counts(_of(self.fields, "tres").get("allocated"))
+                for each, count in _counts(mapping(self.fields, "tres").get("allocated"))
                 if each == kind
             ),
             0,
@@ -124,11 +124,6 @@ def runs(rows: Sequence[Any]) -> Iterator[SacctRun]:
     for row in rows:
         if isinstance(row, Mapping) and (run := SacctRun(row)).is_over:
             yield run
-
-
-def _of(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = fields.get(name)
-    return found if isinstance(found, Mapping) else {}
 
 
 def _task(array: Mapping[str, Any]) -> int | None:

@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 
-from cli.slurm.accounts import ended_runs
 from deploy.local.servers import LocalServers
+from services.slurm.adapters.accounts import ended_runs
 from services.slurm.adapters.commands import Slurm
 from services.slurm.model.facts import SlurmTerms, facts_of
 from shared.slurm.facts import Site, envelopes
@@ -22,6 +22,7 @@ _ORDINARY: Final = 20
 
 
 _SITE: Final = Site("north", "none", "")
+_TERMS: Final = SlurmTerms(_SITE, "alpha")
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +61,7 @@ def contents_of_two_ways(monkeypatch: pytest.MonkeyPatch, slurm: AccountingSlurm
     now_s = int(time.time())
     runs = [run for part in ended_runs(now_s - 3_600, now_s + 1) for run in part]
     by_sacct = {fact.id: fact for run in runs for fact in envelopes(run.message(), _SITE)}
-    terms = SlurmTerms(_SITE, "alpha")
-    by_squeue = {fact.id: fact for job in Slurm().jobs() for fact in facts_of(job, terms).told}
+    by_squeue = {fact.id: fact for job in Slurm().jobs() for fact in facts_of(job, _TERMS).told}
     both = by_sacct.keys() & by_squeue.keys()
     assert len(both) > 50
     return {len({str(by_sacct[name]), str(by_squeue[name])}) for name in both}

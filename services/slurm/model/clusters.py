@@ -23,7 +23,7 @@ from shared.domain.folding import fold
 from shared.domain.hostlist import expand
 from shared.domain.printable import printable
 from shared.domain.resources import MOST_NAME as MOST_RESOURCE_NAME
-from shared.slurm.answers import mapping, number, text, words
+from shared.slurm.answers import mapping, number, text, texts
 from shared.slurm.tres import Tres, most_important
 
 _MOST_SHOWN: Final = 200
@@ -66,8 +66,8 @@ class ClusterShare(NamedTuple):
         if self.nodes:
             return node.get("name") in self.nodes
         if self.partition:
-            return self.partition in words(node.get("partitions"))
-        return not self.feature or self.feature in words(node.get("features"))
+            return self.partition in texts(node.get("partitions"))
+        return not self.feature or self.feature in texts(node.get("features"))
 
 
 def shared_out(
@@ -220,7 +220,7 @@ def _shared_features(
     shared: dict[str, frozenset[str]] = {}
     for node, kind in zip(nodes, kinds, strict=True):
         features = frozenset(kind.features)
-        for name in words(node.get("partitions")):
+        for name in texts(node.get("partitions")):
             shared[name] = shared.get(name, features) & features
     return frozenset().union(*shared.values())
 
@@ -255,7 +255,7 @@ def _partitions(
     """Yield the partitions of nodes, by name, as far as there may be."""
     by_name: dict[str, list[str]] = {}
     for node in nodes:
-        for name in words(node.get("partitions")):
+        for name in texts(node.get("partitions")):
             by_name.setdefault(name, []).append(node["name"])
     known = {text(each.get("name")): each for each in shown}
     for name in sorted(by_name)[: LENGTHS["partitions"].most]:
@@ -273,14 +273,14 @@ def _partition(name: str, nodes: Sequence[str], shown: Mapping[str, Any]) -> Par
         most_walltime_s=walltime_s if WALLTIME_S.has(walltime_s) else 0.0,
         most_nodes=most_nodes if NODES.has(most_nodes) else 0,
         exclusive=number(most.get("shares")) == 0,
-        down=not {"DOWN", "INACTIVE"}.isdisjoint(words(state)),
+        down=not {"DOWN", "INACTIVE"}.isdisjoint(texts(state)),
         accounts=accounts if len(accounts) <= _MOST_ACCOUNTS else (),
     )
 
 
 def _accounts(shown: Mapping[str, Any]) -> list[str]:
     """Return the accounts that a partition is for; none: for all."""
-    allowed = words(mapping(shown, "accounts").get("allowed"))
+    allowed = texts(mapping(shown, "accounts").get("allowed"))
     return [account for account in allowed if account.upper() != "ALL"]
 
 
@@ -340,7 +340,7 @@ def _kind(node: Mapping[str, Any]) -> _NodeKind:
 
 
 def _features(node: Mapping[str, Any]) -> list[str]:
-    return [name for name in words(node.get("features")) if _is_feature(name)]
+    return [name for name in texts(node.get("features")) if _is_feature(name)]
 
 
 def _is_feature(name: str) -> bool:

@@ -92,12 +92,9 @@ def facts_of(job: SlurmJob, terms: SlurmTerms, latest_us: int | None = None) -> 
             del asked.job_submitted.resources_per_unit[name]
             message.repaired.add("tres_req")
         told = [asked, *told[1:]]
-    if first := terms.clusters.where_asked(job.partitions):
-        submitted = told[0].job_submitted
-        submitted.reference_cluster = submitted.home_cluster = first
-    where = terms.clusters.where_run(job.node_names)
+    _put_asked_cluster(told[0], job, terms.clusters)
     for later in told[1:]:
-        _run_on(later, where, terms.clusters.node_models.get(where, ""))
+        _put_run_cluster(later, job, terms.clusters)
     return RepairedFacts(told, message.repaired)
 
 
@@ -114,12 +111,25 @@ def _say_all(submitted: JobSubmitted, job: SlurmJob, terms: SlurmTerms) -> None:
     submitted.architectures.append(printable(terms.architecture))
 
 
-def _run_on(later: Envelope, cluster: str, node_model: str) -> None:
-    """Say of a start or an end which cluster it was on, where the Slurm is several."""
+def _put_asked_cluster(first: Envelope, job: SlurmJob, clusters: ClusterMap) -> None:
+    """Say of a submission which cluster it is for, where the Slurm is several: its id has that too,
+    since other ways know of the Slurm alone."""
+    submitted, cluster = first.job_submitted, clusters.where_asked(job.partitions)
+    if cluster and cluster != submitted.reference_cluster:
+        first.id += f"/on-{cluster}"
+        submitted.reference_cluster = submitted.home_cluster = cluster
+
+
+def _put_run_cluster(later: Envelope, job: SlurmJob, clusters: ClusterMap) -> None:
+    """Say of a start or an end which cluster it was on, in the same way."""
     run = later.job_started if later.HasField("job_started") else later.job_finished
-    run.cluster = cluster or run.cluster
-    if node_model and isinstance(run, JobFinished):
-        run.node_model = printable(node_model)
+    cluster = clusters.where_run(job.node_names)
+    if cluster and cluster != run.cluster:
+        later.id += f"/on-{cluster}"
+        run.cluster = cluster
+        node_model = clusters.node_models.get(cluster, "")
+        if node_model and isinstance(run, JobFinished):
+            run.node_model = printable(node_model)
 
 
 def _say_where(submitted: JobSubmitted, job: SlurmJob) -> None:

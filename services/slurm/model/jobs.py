@@ -9,7 +9,7 @@ from coplace_client.errors import RejectedError
 from shared.domain.array_tasks import parse_tasks
 from shared.domain.features import parse_features
 from shared.domain.hostlist import expand
-from shared.slurm.answers import number, text, time, words
+from shared.slurm.answers import iso_time, number, text, texts
 from shared.slurm.facts import OUTCOMES
 from shared.slurm.grant_answer import GrantAnswer
 from shared.slurm.message import Message
@@ -221,7 +221,7 @@ class SlurmJob:
     @property
     def is_alone(self) -> bool:
         """Return whether it shares its nodes with no job of others, as with `--exclusive`."""
-        said = {word.lower() for name in _SHARED for word in words(self.fields.get(name))}
+        said = {word.lower() for name in _SHARED for word in texts(self.fields.get(name))}
         return not said.isdisjoint(_ALONE)
 
     @property
@@ -270,9 +270,9 @@ class SlurmJob:
                 "admin_comment": text(of.get("admin_comment")),
                 "partition": of.get("partition"),
                 "qos": of.get("qos"),
-                "@submit": time(self.submit_s),
-                "@start": time(began_s) if has_run else None,
-                "@end": time(given["end_time"]),
+                "@submit": iso_time(self.submit_s),
+                "@start": iso_time(began_s) if has_run else None,
+                "@end": iso_time(given["end_time"]),
                 "suspended": _suspended_s(given, began_s) if has_run else 0,
                 "time_limit": limit_min * _MINUTE_S if limit_min else None,
                 "nodes": of.get("nodes"),
