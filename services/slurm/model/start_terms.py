@@ -162,7 +162,8 @@ class ShownJobs:
             )
         if self._account(named[0]) != self._account(job):
             raise NotUnderstoodError(f"dependency {item.text!r} is of a job of another account")
-        if not item.number or named is not self._arrays.get(item.number):
+        is_array = bool(item.number) and self._arrays.get(item.number) is named
+        if not is_array:
             return identify(named[0].message(), self._site), False
         # Tasks that were requeued have another submit time, and are jobs of their own.
         first = min(named, key=lambda each: each.submit_s)

@@ -11,8 +11,14 @@ from lab.papers.lookahead.plays import BASE, MEASURES, VARIANTS, Play
 from lab.papers.lookahead.workloads import SOURCES
 
 
-def bench(out: Path, *, plays: bool = True, only: list[str] | None = None) -> str:
-    command.bench(Path("nowhere"), 1, 2, 30, only, out, None, plays)
+def bench(
+    out: Path,
+    *,
+    plays: bool = True,
+    only: list[str] | None = None,
+    workload: list[str] | None = None,
+) -> str:
+    command.bench(Path("nowhere"), 1, 2, 30, only, workload, out, None, plays)
     return (out / "tables.md").read_text(encoding="utf-8")
 
 
@@ -70,3 +76,15 @@ def test_a_seed_draws_the_same_window_and_another_one_another() -> None:
     one, same, other = (source.jobs(Path("nowhere"), seed, 50).jobs for seed in (1, 1, 2))
     assert (one.submit_s == same.submit_s).all()
     assert not (one.submit_s == other.submit_s).all()
+
+
+def test_some_workloads_are_played_alone(tmp_path: Path, played: list[Play]) -> None:
+    text = bench(tmp_path, only=["look-ahead"], workload=["Cirne"])
+    assert {play.workload for play in played} == {"Cirne"}
+    assert text.count("| look-ahead, ") == 1
+
+
+def test_a_workload_that_nobody_knows_is_refused(tmp_path: Path, played: list[Play]) -> None:
+    with pytest.raises(typer.BadParameter, match="'Kirne' is none of Cirne"):
+        bench(tmp_path, workload=["Kirne"])
+    assert not played
