@@ -1,5 +1,6 @@
 """What is missing of what a site sets up beside its Slurm: pure."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -13,6 +14,8 @@ from services.slurm.model.facts import SelectRules
 
 _DAY_S: Final = 86_400
 _LEAST_AGE_S: Final = 3_600
+_BF_INTERVAL: Final = re.compile(r"\bbf_interval=(\d{1,6})")
+_MOST_INTERVAL_S: Final = 5
 _HOW_TO: Final = "docs/how-to/slurm.md"
 
 
@@ -48,6 +51,11 @@ def of_config(config: Mapping[str, str], user: str) -> Iterator[SetupPiece]:
     age_s = int(age.split()[0]) if age.split()[:1] and age.split()[0].isdecimal() else 0
     advice = f"set MinJobAge={_DAY_S}: ends are missed while the process is stopped for longer"
     yield SetupPiece(f"MinJobAge={age_s}", "" if age_s >= _LEAST_AGE_S else advice)
+    parameters = config.get("SchedulerParameters", "")
+    interval = _BF_INTERVAL.search(parameters)
+    is_short = interval is not None and int(interval[1]) <= _MOST_INTERVAL_S
+    advice = "add bf_interval=1: what is released may start up to 30 s later"
+    yield SetupPiece(f"SchedulerParameters={parameters}", "" if is_short else advice)
     slurm_user = config.get("SlurmUser", "").partition("(")[0]
     may = user in ("root", slurm_user)
     advice = f"run the process as {slurm_user} or root: others may not change jobs"

@@ -11,6 +11,7 @@ GOOD = {
     "JobSubmitPlugins": "lua",
     "TaskProlog": "/etc/slurm/task_prolog.sh",
     "MinJobAge": "86400 sec",
+    "SchedulerParameters": "batch_sched_delay=0,bf_interval=2",
     "SlurmUser": "slurm(64030)",
     "SelectType": "select/cons_tres",
     "SelectTypeParameters": "CR_CORE_MEMORY",
@@ -30,6 +31,7 @@ def test_a_slurm_that_is_set_up_lacks_nothing() -> None:
         ({"JobSubmitPlugins": "(null)"}, "slurm", "set JobSubmitPlugins=lua"),
         ({"TaskProlog": "(null)"}, "slurm", "set TaskProlog"),
         ({"MinJobAge": "300 sec"}, "slurm", "set MinJobAge=86400"),
+        ({"SchedulerParameters": "(null)"}, "slurm", "add bf_interval=1"),
         ({}, "ada", "run the process as slurm or root"),
     ],
 )
