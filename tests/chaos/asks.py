@@ -61,7 +61,7 @@ def _follow_tasks(world: "World", submitted: JobSubmitted) -> None:
 
 
 def _shape(rng: Random, submitted: JobSubmitted) -> None:
-    """Whether it has parts, tasks, or somebody who waits for its start."""
+    """Whether it has parts, tasks, or is interactive."""
     if rng.random() < 0.2:
         _divide(rng, submitted)
     if rng.random() < 0.2:

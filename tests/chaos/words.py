@@ -41,7 +41,7 @@ _OF_LIMITS: Final = (
 
 
 def license_some(world: World) -> None:
-    """So many licences are there from now on, or the name is gone."""
+    """So many licences are there from now on, or the name is removed."""
     rng, now_us = world.rng, world.clock.now_us
     scope = rng.choice([LICENCE_SCOPE_CLUSTER, LICENCE_SCOPE_SITE, LICENCE_SCOPE_REGION])
     places = {

@@ -29,7 +29,7 @@ class NamedJob(NamedTuple):
     job_id: str
 
 
-class Situation(NamedTuple):
+class NameState(NamedTuple):
     """The name of a job that has not ended, and its place among those that wait: without one where
     it started. A task that waits again has started with its array."""
 
@@ -47,7 +47,7 @@ class SameNames:
         self._waiting: dict[SharedName, list[NamedJob]] = defaultdict(list)
         self._started: dict[SharedName, set[str]] = defaultdict(set)
         self._again: dict[SharedName, set[str]] = defaultdict(set)
-        self._known: dict[str, Situation] = {}
+        self._known: dict[str, NameState] = {}
 
     def note(self, job_ids: Iterable[str]) -> set[str]:
         """Note what became of these jobs; return the ids of the singletons that may wait for
@@ -80,7 +80,7 @@ class SameNames:
             others = {each for each in others if not _is_task_of(each, own)}
         return min(others, default=None)
 
-    def _enter(self, job_id: str, now: Situation | None) -> set[str]:
+    def _enter(self, job_id: str, now: NameState | None) -> set[str]:
         """Add a job; return the one right behind it, which has another one before it now."""
         if now is None:
             return set()
@@ -94,7 +94,7 @@ class SameNames:
         at = bisect_left(waiting, place)
         return {each.job_id for each in waiting[at : at + 2]}
 
-    def _leave(self, job_id: str, before: Situation | None) -> None:
+    def _leave(self, job_id: str, before: NameState | None) -> None:
         if before is None:
             return
         del self._known[job_id]
@@ -117,14 +117,14 @@ def name_of(job: Job) -> SharedName:
     return SharedName(job.account, job.user, job.job_name)
 
 
-def _situation(job: JobRecord) -> Situation | None:
+def _situation(job: JobRecord) -> NameState | None:
     """Return None where a job has no name or no start of it is expected. The place of a task that
     waits again is that of its array."""
     if job.ended or not job.job.job_name:
         return None
     waits_again = bool(job.job.array_id) and job.waits
     place = _place(job) if job.waits and not waits_again else None
-    return Situation(name_of(job.job), place, waits_again)
+    return NameState(name_of(job.job), place, waits_again)
 
 
 def _is_task_of(job_id: str, array_id: str) -> bool:

@@ -100,12 +100,12 @@ class _Queue:
                 pass
 
     def _reorder(self, told: JobsReordered) -> None:
-        """What a manager says of its own jobs, where it is news."""
+        """What a manager says of its own jobs, where nothing newer is known."""
         for job_id, priority in zip(told.job_ids, told.manager_priorities, strict=True):
             job = self.submitted.get(job_id)
             home = (job.home_cluster or job.reference_cluster) if job is not None else ""
-            is_news = told.reordered_at_us > self.priorities.get(job_id, (0, 0))[0]
-            if home in told.clusters and is_news:
+            is_newer = told.reordered_at_us > self.priorities.get(job_id, (0, 0))[0]
+            if home in told.clusters and is_newer:
                 self.priorities[job_id] = told.reordered_at_us, priority
 
     def end_round(self, decisions: list[PlacementDecided]) -> None:
