@@ -103,9 +103,9 @@ def test_jobs_of_two_partitions_run_at_once(region: Region) -> None:
 
 
 def test_a_job_that_waits_or_runs_is_cancelled_in_slurm(region: Region) -> None:
-    runs = region.slurm.submit("sleep 100", "--nodes=2", "--time=5")
+    runs = region.slurm.submit("sleep 100", "--nodes=2", "--exclusive", "--time=5")
     region.until(lambda: region.job(runs).has_nodes, "the start")
-    waits = region.slurm.submit("sleep 100", "--nodes=2", "--time=5")
+    waits = region.slurm.submit("sleep 100", "--nodes=2", "--exclusive", "--time=5")
     waits_id, runs_id = region.id_of(waits), region.id_of(runs)
     region.until(lambda: "0 free" in region.ask("why", waits_id), "its reason")
     for number, job_id in ((waits, waits_id), (runs, runs_id)):
@@ -235,7 +235,7 @@ def test_a_job_begins_when_it_was_submitted_to_and_one_behind_an_array_when_that
     )
     later = region.slurm.submit("sleep 1", "--nodes=1", "--time=5", "--begin=now+12")
     behind_id, later_id = region.id_of(behind), region.id_of(later)
-    region.until(lambda: "all tasks of an array" in region.ask("why", behind_id), "its reason")
+    region.until(lambda: "has not ended" in region.ask("why", behind_id), "its reason")
     region.until(lambda: "begin not before" in region.ask("why", later_id), "the begin")
     for job_id in (behind_id, later_id):
         region.until(partial(region.facts, JobFinished, job_id), "its end")
