@@ -30,6 +30,7 @@ START_TERMS: Final = frozenset(
         *(f"JobSubmitted.{name}" for name in ("manager_priority", "is_interactive")),
         *("JobSubmitted.starts_within_s", "LimitsDeclared.each", "LimitsDeclared.most_cores"),
         *("LimitsDeclared.most_resources", "LimitsDeclared.most_node_hours"),
+        *("ClusterDeclared.shares_unpredicted", "RunInterval.is_clock_unknown"),
     }
 )
 # Names of reservations, of which jobs ask for some.

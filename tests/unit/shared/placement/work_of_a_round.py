@@ -1,5 +1,5 @@
 """What a round costs where jobs say where they may be, in calls: it follows the wishes that differ,
-and not the jobs that have them."""
+and not the jobs that have them. Played as plain Python, by `test_work_of_a_round.py`."""
 
 from collections import Counter
 from typing import Any
@@ -11,15 +11,10 @@ from coplace.v1.jobs_pb2 import Part
 from lab.benchmarks import placement_rounds
 from lab.benchmarks.placement_rounds import Rounds
 from shared.placement.explain.start_estimates import StartEstimates
-from shared.scheduling import node_classes
 from tests.support.calls import counted_calls
 from tests.unit.shared.placement import region
 
 FEW, MANY = 1_000, 4_000
-
-pytestmark = pytest.mark.skipif(
-    not node_classes.__file__.endswith(".py"), reason="compiled functions call each other unseen"
-)
 
 
 def calls_of_a_round(
