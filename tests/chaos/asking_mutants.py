@@ -128,7 +128,6 @@ ASKING_MUTANTS: Final[tuple[tuple[Mutant, str], ...]] = (
     (a_cancelled_array_drops_nobody_left, "no job starts that somebody cancelled or holds"),
     (nobody_is_held, "no job starts that somebody cancelled or holds"),
     (tasks_wait_for_no_task_of_the_same_index, "no job starts before it may"),
-    (parts_are_cut_from_the_nodes_in_order, "every gang starts whole"),
     (what_has_nodes_holds_no_licences, "no licence is given twice"),
     (fewer_licences_count_after_a_restart, "no licence is given twice"),
     (amounts_are_not_limited, "nobody has more than he may"),

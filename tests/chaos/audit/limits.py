@@ -72,9 +72,10 @@ def _exceeded(
                 held[unit] = held.get(unit, 0) + amount
     needs = _amounts(job, start, limits.cores[start.cluster])
     for unit, most in _most(limit).items():
-        if most and needs.get(unit) and held[unit] > most:
+        of_unit = held.get(unit, 0)
+        if most and needs.get(unit) and of_unit > most:
             whose = f"{LimitSubject.Name(limit.subject)} {limit.name}/{_who(limit.each, job)}"
-            yield f"{start.job_id} in round {start.round}: {held[unit]} of {most} {unit} of {whose}"
+            yield f"{start.job_id} in round {start.round}: {of_unit} of {most} {unit} of {whose}"
 
 
 def _most(limit: LimitsDeclared) -> Mapping[str, int]:

@@ -82,6 +82,7 @@ NOT_ONE_ANSWER: Final = (
     "smoke-test",
     "login",
     "slurm check",
+    "slurm catch-up",
     *(f"history {verb}" for verb in ("accounts", "audit", "charges", "jobs", "statement", "story")),
     *(f"webhook {verb}" for verb in ("add", "failed", "list", "remove", "retry")),
     *(f"webhook {verb}" for verb in ("rotate-secret", "test")),
