@@ -38,6 +38,11 @@ End = Annotated[
     int, typer.Option("--to", parser=time_us, metavar="TIME", help="Runs that ended before.")
 ]
 
+RememberS = Annotated[
+    float,
+    typer.Option(min=0, help="How long pricing remembers ends: COPLACE_PRICING_REMEMBER_S."),
+]
+
 
 @dataclass(slots=True)
 class Charged:
@@ -113,6 +118,7 @@ def catch_up(
     end: End = "now",  # type: ignore[assignment]
     node_model: NodeModel = "",
     account: Account = "none",
+    remember_s: RememberS = 7 * 86_400.0,
     ingest: Ingest = "127.0.0.1:50051",
 ) -> None:
     """Publish the runs of Slurm's accounts that were not charged, or with another core time.
@@ -121,8 +127,17 @@ def catch_up(
     """
     says, charged = _sides(site, account, node_model, begin, end)
     published = refused = 0
+    remembered_from_s = clock_us() / _SECOND_US - remember_s
     for runs in ended_runs(begin // _SECOND_US, end // _SECOND_US):
-        missing = [run for run, _ in differences(runs, charged, says) if run is not None]
+        found = [(run, of) for run, of in differences(runs, charged, says) if run is not None]
+        # What pricing has forgotten it would charge a second time.
+        missing = [
+            run
+            for run, of in found
+            if of.charged_core_us is None or run.ended_s > remembered_from_s
+        ]
+        if left := len(found) - len(missing):
+            note([f"{left} runs were charged otherwise longer ago than --remember-s: reprice them"])
         for events in _batches(missing, says):
             why = publish_all(ingest, settings(), events)
             published, refused = published + len(events) - len(why), refused + len(why)

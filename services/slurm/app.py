@@ -66,9 +66,23 @@ def _ended(running: asyncio.Task[None]) -> None:
 
 
 async def _run(process: Process, own: SlurmSettings, shares: Sequence[ClusterShare]) -> None:
-    """Declare the clusters, then publish what happens, and do what is decided."""
+    """Connect the Slurm, and leave no command of it behind."""
     meter = SlurmMeter(process.telemetry.meter)
     slurm = Slurm(meter.called)
+    try:
+        await _connect(process, own, shares, slurm, meter)
+    finally:
+        slurm.stop()
+
+
+async def _connect(
+    process: Process,
+    own: SlurmSettings,
+    shares: Sequence[ClusterShare],
+    slurm: Slurm,
+    meter: SlurmMeter,
+) -> None:
+    """Declare the clusters, then publish what happens, and do what is decided."""
     region = RegionOverGrpc(own.ingest_address, own.placement_address, process.settings)
     until = _Until(process)
     config = await until.done("Slurm", slurm.config)

@@ -279,9 +279,11 @@ class Contention:
         if not group:
             return 0.0
         app, _ = newcomer
-        if not self._is_predicted(app) or (self.is_open and self._has_unpredicted(group)):
+        if not self._is_predicted(app):
             is_accepted = self.is_open and not self._are_isolated(newcomer, group)
             return float(len(group) + 1) if is_accepted else inf
+        if self.is_open and self._has_unpredicted(group):
+            return self._cost_beside_unpredicted(newcomer, group)
         if self.pairs is not None:
             # What costs each other is kept by pairs: as much a group as looking it up.
             is_isolated = self._are_isolated(newcomer, group)
@@ -314,6 +316,14 @@ class Contention:
         return (
             f"neighbours would slow down {mildest:.2f} times or more, {self.max_slowdown} is most"
         )
+
+    def _cost_beside_unpredicted(self, newcomer: Member, group: Group) -> float:
+        """Return the cost beside members of whom some are predicted, which decide as alone."""
+        if self._are_isolated(newcomer, group):
+            return inf
+        known = tuple(member for member in group if self._is_predicted(member[0]))
+        others = len(group) - len(known)
+        return others + (self.cost(newcomer, known) if known else 1.0)
 
     def _has_unpredicted(self, group: Group) -> bool:
         return not all(self._is_predicted(app) for app, _ in group)

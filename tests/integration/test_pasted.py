@@ -53,6 +53,7 @@ ELSEWHERE = {
     "coplace accounts statement": "tests/unit/cli/test_billing.py",
     "coplace audit": "tests/integration/test_authority.py",
     "coplace jobs --user": "tests/unit/cli/test_answers.py",
+    "coplace jobs --standing waiting": "tests/tutorial/test_type_along.py",
     "coplace login": "tests/unit/cli/login/test_login.py",
     "coplace logout": "tests/unit/cli/login/test_login.py",
     "coplace authority": "tests/integration/test_authority.py",
@@ -79,6 +80,10 @@ ELSEWHERE = {
     "coplace outcome": "tests/unit/cli/test_orders.py",
     "coplace preflight": "tests/integration/test_preflight.py",
     "coplace restore": "tests/contract/test_restore.py",
+    "coplace slurm catch-up": "tests/integration/test_slurm_accounts.py",
+    "coplace slurm check": "tests/unit/cli/slurm/test_slurm_cli.py",
+    "coplace slurm reconcile": "tests/integration/test_slurm_accounts.py",
+    "coplace slurm release": "tests/unit/cli/slurm/test_slurm_cli.py",
     "coplace simulate --swf small.swf": "tests/unit/docs/test_worked_examples.py",
     "coplace topics acls": "tests/unit/shared/catalogue/access/test_rules.py",
     "coplace topics create --acls": "tests/integration/test_access.py",
@@ -152,7 +157,7 @@ def test_the_story_goes_from_the_submission_to_the_statement(told: str) -> None:
     assert re.search(r"^12 processes ready in \d+ s$", told, re.MULTILINE)
     [job] = set(re.findall(r"north/alpha/1/\d+", told))
     assert f"{job} is to start" in told
-    assert f"start {job} on 4 nodes at 3.1 GHz" in told
+    assert f"start {job} on 4 nodes at 3.0 GHz" in told
     assert f"finished {job}" in told
     assert f"{job} has ended" in told
     [price_su] = re.findall(rf"^physics {job} ([\d.]+)$", told, re.MULTILINE)

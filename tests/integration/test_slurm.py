@@ -245,10 +245,10 @@ def test_a_job_begins_when_it_was_submitted_to_and_one_behind_an_array_when_that
     assert {job.state for job in tasks} == {"COMPLETED"}
 
 
-def test_an_array_is_slurms_own_and_its_tasks_are_reported(region: Region) -> None:
+def test_the_tasks_of_an_array_are_jobs_of_their_own(region: Region) -> None:
     number = region.slurm.submit("sleep 1", "--array=1-2", "--time=5")
     tasks = [job for job in Slurm().jobs() if job.fields["array_job_id"] == number]
     submitted = tasks[0].fields["submit_time"]
     for task in (1, 2):
-        job_id = f"north/alpha/{number}_{task}/{submitted}"
+        job_id = f"north/alpha/{number}/{submitted}_{task}"
         region.until(partial(region.facts, JobFinished, job_id), "the end of a task")

@@ -22,6 +22,9 @@ _WITHIN_S: Final = 90.0
 _SUMS: Final = re.compile(r"in the accounts, ([\d.e+]+) charged")
 _PUBLISHED: Final = re.compile(r"published (\d+) facts, (\d+) were refused")
 
+# As sacct writes a time that never was.
+_NEVER: Final = ("None", "Unknown")
+
 
 class AccountsRegion:
     """Ingest and pricing beside a Slurm, which does not know of them."""
@@ -113,7 +116,7 @@ def of_core_time(lines: Sequence[str], what: str) -> list[str]:
 
 
 def _core_s(submit: str, start: str, end: str, suspended: str, cores: str, nodes: str) -> float:
-    if nodes == "None assigned":
+    if nodes == "None assigned" or start in _NEVER:  # it was cancelled before its nodes were ready
         return 0
     hours, minutes, seconds = map(int, suspended.split(":"))
     ran = datetime.fromisoformat(end) - max(map(datetime.fromisoformat, (submit, start)))

@@ -1,18 +1,19 @@
 """A Slurm that keeps accounts: LocalSlurm with MariaDB and slurmdbd, which starts jobs itself."""
 
 import getpass
-import re
 import subprocess
 import time
 from pathlib import Path
 from typing import Final
 
 from deploy.local.ports import free_ports
-from tests.support.slurm import NODES, LocalSlurm
+from tests.support.slurm import LocalSlurm
 
 _WITHIN_S: Final = 60.0
-_CORES: Final = 8
-_MORE_NODES: Final = ("n3", "n4")
+_NODES: Final = """\
+NodeName=n[1-4] CPUs=8 RealMemory=4096
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
 _ACCOUNTS: Final = """\
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=localhost
@@ -56,7 +57,7 @@ class AccountingSlurm(LocalSlurm):
     def __init__(self, folder: Path, root: Path | None = None, more: str = "") -> None:
         """As LocalSlurm."""
         self._dbd_port = free_ports(1)[0]
-        super().__init__(folder, root, _ACCOUNTS.format(port=self._dbd_port) + more)
+        super().__init__(folder, root, _ACCOUNTS.format(port=self._dbd_port) + more, _NODES)
         # Of the database: Debian's own has another one.
         self.environment["MYSQL_UNIX_PORT"] = str(self._inside / "mysql.sock")
 
@@ -116,25 +117,7 @@ class AccountingSlurm(LocalSlurm):
             (self.folder / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
         file = self.folder / "slurm.conf"
         text = file.read_text().replace("JobSubmitPlugins=lua\n", "")
-        last = len(NODES) + len(_MORE_NODES)
-        for before, after in (
-            (r"NodeName=n\[1-2\]", f"NodeName=n[1-{last}]"),
-            (r"Port=\[(\d+)-\d+\]", lambda ports: f"Port=[{ports[1]}-{int(ports[1]) + last - 1}]"),
-            ("sched_interval=1", "sched_interval=1,bf_interval=1"),
-            ("CPUs=2 RealMemory=1024", f"CPUs={_CORES} RealMemory=4096"),
-        ):
-            text = re.sub(before, after, text)
-        file.write_text(text)
-
-    def _wait(self) -> None:
-        for node in _MORE_NODES:
-            (self.folder / f"spool-{node}").mkdir()
-            self._start("slurmd", "-D", "-N", node)
-        idle = f"{len(NODES) + len(_MORE_NODES)} idle"
-        deadline_s = time.monotonic() + _WITHIN_S
-        while self.run("sinfo", "--noheader", "--format=%D %t").stdout.strip() != idle:
-            assert time.monotonic() < deadline_s, f"not {idle} after {_WITHIN_S:g} s"
-            time.sleep(0.2)
+        file.write_text(text.replace("sched_interval=1", "sched_interval=1,bf_interval=1"))
 
     def _wrap(self, root: Path) -> None:
         super()._wrap(root)

@@ -23,6 +23,7 @@ _UNKNOWN: Final = "Invalid job id"
 _OVER: Final = (
     _UNKNOWN,
     "already completed",
+    "already finished",
     "already completing",
     "Job/step already",
     "no longer pending",
@@ -61,6 +62,15 @@ class Slurm:
         self, called: Callable[[str, bool], object] = lambda _program, _answered: None
     ) -> None:
         self._called = called
+        self._running: set[subprocess.Popen[str]] = set()
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """End the commands that run, and start no more: one that waits for a Slurm that is away
+        would hold up the end of the process."""
+        self._is_stopped = True
+        for command in [*self._running]:
+            command.kill()
 
     def config(self) -> Mapping[str, str]:
         """Return its configuration, which has its name."""
@@ -166,23 +176,38 @@ class Slurm:
     def _said(self, *command: str) -> str:
         """What a command says. Users write what bytes they like into what it shows."""
         try:
-            done = subprocess.run(
-                command,
-                capture_output=True,
-                encoding="utf-8",
-                errors="replace",
-                timeout=_WITHIN_S,
-                check=False,
-                env={**os.environ, "SLURM_TIME_FORMAT": "%s"},
-            )
+            code, said, complained = self._run(command)
         except (OSError, subprocess.TimeoutExpired) as error:
             self._called(command[0], False)
             raise SlurmError(f"{' '.join(command)}: {error}") from None
-        self._called(command[0], not done.returncode)
-        if done.returncode:
-            words = (done.stderr or done.stdout).strip()[:_MOST_SAID]
+        self._called(command[0], not code)
+        if code:
+            words = (complained or said).strip()[:_MOST_SAID]
             raise SlurmError(f"{' '.join(command)}: {words}", words)
-        return done.stdout
+        return said
+
+    def _run(self, command: Sequence[str]) -> tuple[int, str, str]:
+        if self._is_stopped:
+            raise SlurmError(f"{' '.join(command)}: this process ends")
+        with subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
+            env={**os.environ, "SLURM_TIME_FORMAT": "%s"},
+        ) as running:
+            self._running.add(running)
+            if self._is_stopped:  # meanwhile
+                running.kill()
+            try:
+                said, complained = running.communicate(timeout=_WITHIN_S)
+            except subprocess.TimeoutExpired:
+                running.kill()
+                raise
+            finally:
+                self._running.discard(running)
+        return running.returncode, said, complained
 
 
 def _objects(shown: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:

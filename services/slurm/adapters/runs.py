@@ -119,5 +119,6 @@ def _run_of(listed: ListedJob, submit_s: int, requeued: SlurmJob) -> SlurmJob:
         "tres_alloc_str": of.get("tres_req_str") if has_run else "",
         "admin_comment": str(word) if allocation.grant else "",
         "is_recalled": True,
+        "ran_on": allocation.cluster if has_run else "",
     }
     return SlurmJob({**of, **run}).ended_by_requeue(requeued.submit_s)

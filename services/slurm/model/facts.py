@@ -123,7 +123,9 @@ def _put_asked_cluster(first: Envelope, job: SlurmJob, clusters: ClusterMap) -> 
 def _put_run_cluster(later: Envelope, job: SlurmJob, clusters: ClusterMap) -> None:
     """Say of a start or an end which cluster it was on, in the same way."""
     run = later.job_started if later.HasField("job_started") else later.job_finished
-    cluster = clusters.where_run(job.node_names)
+    names = job.node_names
+    found = clusters.where_run(names) if names else clusters.where_asked(job.partitions)
+    cluster = job.ran_on or found
     if cluster and cluster != run.cluster:
         later.id += f"/on-{cluster}"
         run.cluster = cluster

@@ -16,6 +16,8 @@ from shared.slurm.message import Message
 
 _HOLDS_NODES: Final = frozenset(
     {"RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "RESIZING", "SIGNALING", "STAGE_OUT"}
+    # A user's `scancel --signal=STOP`.
+    | {"STOPPED"}
 )
 _MINUTE_S: Final = 60
 # The word in a job that was given back to Slurm: no grant starts it any more.
@@ -123,6 +125,12 @@ class SlurmJob:
             return []
 
     @property
+    def ran_on(self) -> str:
+        """Return the cluster that placement knows a run on, of which Slurm shows nothing more;
+        empty: Slurm shows its nodes."""
+        return text(self.fields.get("ran_on"))
+
+    @property
     def never_starts_for(self) -> str:
         """Return why Slurm will not start it on those nodes; empty where it may."""
         reason = text(self.fields.get("state_reason"))
@@ -132,6 +140,8 @@ class SlurmJob:
     def unmapped(self) -> str:
         """Return what it asks for that Coplace can't follow, in words; empty where that is
         nothing."""
+        if "," in self.reservation:
+            return "Coplace can't follow it: several reservations"
         try:
             parse_licences(text(self.fields.get("licenses")))
             if self.is_array:
@@ -178,7 +188,7 @@ class SlurmJob:
         """Return whether Slurm may start it though nobody decided that: it was requeued."""
         was_requeued = self.is_pending and number(self.fields.get("restart_cnt"))
         may_start = (number(self.fields.get("priority")) or 0) > 0
-        return bool(was_requeued) and may_start and not self.word.grant
+        return bool(was_requeued) and may_start and not (self.word.grant or self.is_given_back)
 
     @property
     def is_array(self) -> bool:

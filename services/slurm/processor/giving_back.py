@@ -10,27 +10,38 @@ _AT_ONCE: Final = 100
 
 
 class GivenBack(NamedTuple):
-    """Jobs that wait, by Slurm's names of them, and the nodes that their users asked for."""
+    """Jobs that wait, by Slurm's names of them. `wanted` are the nodes that their user asked for
+    where Slurm has others; None: it has the same."""
 
     jobs: tuple[str, ...]
-    wanted: str
+    wanted: str | None = None
 
     @property
     def changes(self) -> tuple[str, ...]:
         """Return what `scontrol update` is to change of them: the word says that no grant starts
         them any more."""
-        return f"ReqNodeList={self.wanted}", f"AdminComment={GIVEN_BACK}"
+        nodes = () if self.wanted is None else (f"ReqNodeList={self.wanted}",)
+        return *nodes, f"AdminComment={GIVEN_BACK}"
 
 
 def given_back(jobs: Iterable[SlurmJob]) -> list[GivenBack]:
     """Return the jobs that wait for Coplace, or on the nodes that it decided. What its user holds
-    stays held, and what Slurm starts by itself has no word."""
-    by_wanted: dict[str, list[str]] = {}
+    stays held, and what Slurm starts by itself has no word.
+
+    Slurm changes the nodes of one job alone, and those of no array of which tasks have started.
+    """
+    alike: list[str] = []
+    moved: list[GivenBack] = []
     for job in jobs:
         if job.is_pending and not job.is_held_by_user and (job.is_held or job.word.is_started):
-            by_wanted.setdefault(job.wanted, []).append(job.name_in_slurm)
-    return [
-        GivenBack(tuple(names[at : at + _AT_ONCE]), wanted)
-        for wanted, names in sorted(by_wanted.items())
-        for at in range(0, len(names), _AT_ONCE)
-    ]
+            if job.released_on == job.wanted:
+                alike.append(_name(job))
+            else:
+                moved.append(GivenBack((_name(job),), job.wanted))
+    starts = range(0, len(alike), _AT_ONCE)
+    return [*(GivenBack(tuple(alike[at : at + _AT_ONCE])) for at in starts), *moved]
+
+
+def _name(job: SlurmJob) -> str:
+    """Return the name of what waits alone: that of an array is of its tasks that run too."""
+    return f"{job.array_number}_[{job.tasks}]" if job.is_array else job.name_in_slurm

@@ -12,6 +12,10 @@ from services.slurm.model.jobs import SlurmJob
 from shared.slurm.grant_answer import GrantAnswer
 
 _MINUTE_S: Final = 60
+# Slurm requeues no job that was released with Requeue=0.
+_REQUEUE: Final = (
+    "requeue it in Slurm itself: scontrol update JobId={job} Requeue=1; scontrol requeue {job}"
+)
 _GONE: Final = "Slurm does not have the job any more"
 
 
@@ -182,7 +186,7 @@ def _act(decision: PlacementDecided, job: SlurmJob | None) -> list[Order]:
         case placement_pb2.ACTION_KIND_RESUME if has_clock:
             return [Resume(), Done(clock_ghz)] if job.is_suspended else [Done(clock_ghz)]
         case placement_pb2.ACTION_KIND_REQUEUE:
-            return [Refuse("requeue it in Slurm itself: scontrol requeue")]
+            return [Refuse(_REQUEUE.format(job=job.job_id))]
         case placement_pb2.ACTION_KIND_SET_PSTATE if has_clock and not job.is_suspended:
             return [Done(clock_ghz)]
     return [Refuse("Slurm sets the clock of a job at its start")]

@@ -116,9 +116,13 @@ def test_where_nodes_are_shared_anyway_only_what_is_not_predicted_is_accepted_by
 ) -> None:
     of = weights if has_model else None
     closed = Contention(GBPS, PEAK_GBPS, CORES, of, 1.5)
-    is_known = has_model and all(app in GBPS for app, _ in (*group, newcomer))
+    known = tuple(member for member in group if has_model and member[0] in GBPS)
+    others = len(group) - len(known)
     rule = Contention(GBPS, PEAK_GBPS, CORES, of, 1.5, is_open=True)
-    expected = closed.cost(newcomer, group) if is_known else len(group) + 1
+    if not (has_model and newcomer[0] in GBPS):
+        expected: float = len(group) + 1
+    else:
+        expected = others + (closed.cost(newcomer, known) if known else 1)
     assert rule.cost(newcomer, group) == expected
     assert rule.accepts_anyone(newcomer[0])
     assert not rule.equals(closed)

@@ -2,6 +2,8 @@
 distinguished."""
 
 import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -83,3 +85,24 @@ def test_what_slurm_refuses_for_good_is_told_from_what_it_may_do_later(
 def test_a_job_that_is_over_is_left_alone(commands: Path) -> None:
     write(commands, "scontrol", b"slurm_suspend error: Job/step already completing", 1)
     Slurm().hold("7")
+
+
+def test_a_command_that_waits_ends_with_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = tmp_path / "scontrol"
+    waits.write_text("#!/bin/sh\ntouch begun\nexec sleep 60\n")
+    waits.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.chdir(tmp_path)
+    slurm, began_s = Slurm(), time.monotonic()
+    with ThreadPoolExecutor() as threads:
+        asked = threads.submit(slurm.config)
+        while not (tmp_path / "begun").exists():
+            time.sleep(0.01)
+        slurm.stop()
+        with pytest.raises(SlurmError):
+            asked.result()
+    with pytest.raises(SlurmError, match="this process ends"):
+        slurm.config()
+    assert time.monotonic() - began_s < 30

@@ -28,11 +28,11 @@ def test_what_waits_is_given_back_and_what_its_user_holds_stays() -> None:
         ]
     )
     assert found == [
-        GivenBack(("1", "7"), ""),
-        GivenBack(("2",), "n7"),
+        GivenBack(("1", "2", "7_[1-3]")),
         GivenBack(("3",), "n[1-2]"),
     ]
-    assert found[2].changes == ("ReqNodeList=n[1-2]", f"AdminComment={GIVEN_BACK}")
+    assert found[0].changes == (f"AdminComment={GIVEN_BACK}",)
+    assert found[1].changes == ("ReqNodeList=n[1-2]", f"AdminComment={GIVEN_BACK}")
 
 
 def test_a_command_has_a_hundred_of_them_at_most() -> None:
