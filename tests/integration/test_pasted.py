@@ -53,7 +53,6 @@ ELSEWHERE = {
     "coplace accounts statement": "tests/unit/cli/test_billing.py",
     "coplace audit": "tests/integration/test_authority.py",
     "coplace jobs --user": "tests/unit/cli/test_answers.py",
-    "coplace jobs --standing waiting": "tests/tutorial/test_type_along.py",
     "coplace login": "tests/unit/cli/login/test_login.py",
     "coplace logout": "tests/unit/cli/login/test_login.py",
     "coplace authority": "tests/integration/test_authority.py",
