@@ -10,7 +10,7 @@ def test_nothing_that_is_sent_stops_a_stage_or_makes_one_write_what_another_refu
     seed: int,
 ) -> None:
     run = HostileRun(seed)
-    run.play(rounds=6, messages=40)
+    run.play(rounds=8, messages=40)
     assert run.faults() == []
     assert run.taken > 80
     assert run.refused.total() > 20
