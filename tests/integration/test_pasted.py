@@ -164,7 +164,7 @@ def test_the_story_goes_from_the_submission_to_the_statement(told: str) -> None:
     assert re.search(rf"^\| {job} +\| alpha +\| +0\.1\d\d \| +{price_su}", told, re.MULTILINE)
     assert re.search(rf"^\| physics +\| +{price_su} \|$", told, re.MULTILINE)
     assert re.search(r"^\| placement .* \| ready \|$", told, re.MULTILINE)
-    assert re.search(r"^\| alpha +\| gold-6254 +\| +64 \| +64 \| +0 ", told, re.MULTILINE)
+    assert re.search(r"^\| alpha +\| gold-6354 +\| +64 \| +64 \| +0 ", told, re.MULTILINE)
     assert re.search(rf"^\| {job} +\| finished \| ada ", told, re.MULTILINE)
     [submitted, *_, charged] = re.findall(
         r"^\| \d{4}-\d\d-\d\d [\d:]{8} \| (.*) \|$", told, re.MULTILINE
