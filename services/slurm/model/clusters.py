@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import groupby
-from math import frexp
+from math import frexp, ldexp
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -227,7 +227,7 @@ def _shared_features(
 
 def _power_of_two(memory_gib: float) -> float:
     """Return the power of two that is no more."""
-    less_gib = 2.0 ** (frexp(memory_gib)[1] - 1) if memory_gib else 0.0
+    less_gib = ldexp(1.0, frexp(memory_gib)[1] - 1) if memory_gib else 0.0
     return less_gib if NODE_MEMORY_GIB.has(less_gib) else 0.0
 
 
