@@ -11,7 +11,6 @@ from shared.placement.decide.interactive_jobs import InteractiveJobs
 from shared.placement.decide.pending_reasons import PendingReasons
 from shared.placement.explain import pass_decisions
 from shared.placement.state.job_table import JobTable
-from shared.placement.state.licences import LicencePools
 from shared.placement.state.limits import subjects_of
 from shared.placement.state.manager_priorities import ManagerPriorities
 from shared.placement.state.reservations import Reservations
@@ -24,7 +23,10 @@ from tests.eligibility.array_mutants import (
     one_more_than_the_limit,
     tasks_wait_for_no_task_of_the_same_index,
 )
-from tests.eligibility.licence_mutants import what_has_nodes_holds_no_licences
+from tests.eligibility.licence_mutants import (
+    what_has_nodes_holds_no_licences,
+    what_is_declared_anew_counts_after_a_restart,
+)
 
 Mutant = Callable[[], AbstractContextManager[Any]]
 
@@ -107,21 +109,6 @@ def the_home_of_a_job_is_not_asked() -> AbstractContextManager[Any]:
     return patch.object(PendingReasons, "_silent", lambda *_: None)
 
 
-@contextmanager
-def fewer_licences_count_after_a_restart() -> Iterator[None]:
-    """A number that replaces another one is only stored."""
-
-    def save(pools: LicencePools, key: str, row: Any) -> None:
-        known = key in pools._rows.rows
-        pools._rows.put(key, row)
-        pools._saved_now.add(key)
-        if not known:
-            pools._refresh()
-
-    with patch.object(LicencePools, "_save", save):
-        yield
-
-
 # Each with the words of the audits that may find it.
 ASKING_MUTANTS: Final[tuple[tuple[Mutant, str], ...]] = (
     (one_more_than_the_limit, "no more tasks run at once"),
@@ -129,7 +116,7 @@ ASKING_MUTANTS: Final[tuple[tuple[Mutant, str], ...]] = (
     (nobody_is_held, "no job starts that somebody cancelled or holds"),
     (tasks_wait_for_no_task_of_the_same_index, "no job starts before it may"),
     (what_has_nodes_holds_no_licences, "no licence is given twice"),
-    (fewer_licences_count_after_a_restart, "no licence is given twice"),
+    (what_is_declared_anew_counts_after_a_restart, "no licence is given twice"),
     (amounts_are_not_limited, "nobody has more than he may"),
     (limits_are_of_users_and_accounts_alone, "nobody has more than he may"),
     (nothing_is_kept_for_others, "no start runs into reserved nodes"),

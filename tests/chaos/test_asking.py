@@ -22,7 +22,7 @@ _SOONEST: Final = {
     "nobody_is_held": 6,
     "tasks_wait_for_no_task_of_the_same_index": 3,
     "what_has_nodes_holds_no_licences": 4,
-    "fewer_licences_count_after_a_restart": 2,
+    "what_is_declared_anew_counts_after_a_restart": 2,
     "amounts_are_not_limited": 4,
     "limits_are_of_users_and_accounts_alone": 31,
     "nobody_orders_anew": 10,

@@ -1,9 +1,7 @@
 """Debian's Slurm, whose jobs a real ingest and placement start on real Kafka."""
 
-import os
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -21,8 +19,8 @@ from coplace.v1.jobs_pb2 import (
 
 from deploy.local.servers import LocalServers
 from services.slurm.adapters.commands import Slurm
-from tests.support.slurm import LocalSlurm, is_installed
-from tests.support.slurm_region import Region
+from tests.support.slurm import LocalSlurm, require_installed
+from tests.support.slurm_region import Region, connected
 
 # Beside the one of all nodes.
 PARTITIONS: Final = """\
@@ -33,19 +31,9 @@ PartitionName=small Nodes=n1 MaxTime=INFINITE State=UP
 
 @pytest.fixture(scope="module")
 def region(servers: LocalServers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Region]:
-    if not is_installed() and os.environ.get("CI") != "true":
-        pytest.skip("no Slurm on this machine: make system-slurm")
-    with ExitStack() as stack:
-        environment = stack.enter_context(pytest.MonkeyPatch.context())
-        folder = tmp_path_factory.mktemp("slurm")
-        slurm = stack.enter_context(LocalSlurm(folder, more=PARTITIONS))
-        environment.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
-        found = Region(servers, slurm)
-        programs = found.programs()
-        servers.start(programs)
-        stack.callback(servers.remove, programs)
-        found.start()
-        stack.callback(found.kill)
+    require_installed()
+    slurm = LocalSlurm(tmp_path_factory.mktemp("slurm"), more=PARTITIONS)
+    with connected(servers, slurm) as found:
         found.until(lambda: "alpha" in found.ask("clusters"), "the cluster")
         yield found
 

@@ -2,12 +2,10 @@
 sinfo, which knows nothing of Coplace, finds that each runs once where it may, and no node idle for
 long beside a job that waits for nothing else."""
 
-import os
 import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from random import Random
 from typing import Final
 
@@ -15,8 +13,8 @@ import pytest
 
 from deploy.local.servers import LocalServers
 from shared.domain.hostlist import expand
-from tests.support.slurm import LocalSlurm, is_installed
-from tests.support.slurm_region import Region
+from tests.support.slurm import LocalSlurm, require_installed
+from tests.support.slurm_region import Region, connected
 
 JOBS: Final = 60
 _WITHIN_S: Final = 90.0
@@ -50,20 +48,10 @@ _NODES_OF: Final = {"small": {"a1", "a2"}, "big": {"b1", "b2"}, "both": {"a2", "
 
 @pytest.fixture(scope="module")
 def region(servers: LocalServers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Region]:
-    if not is_installed() and os.environ.get("CI") != "true":
-        pytest.skip("no Slurm on this machine: make system-slurm")
-    with ExitStack() as stack:
-        environment = stack.enter_context(pytest.MonkeyPatch.context())
-        folder = tmp_path_factory.mktemp("beside-plain")
-        slurm = LocalSlurm(folder, None, MORE, NODES, "CR_Core_Memory")
-        stack.enter_context(slurm)
-        environment.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
-        found = Region(servers, slurm, "beside-plain-")
-        programs = found.programs()
-        servers.start(programs)
-        stack.callback(servers.remove, programs)
-        found.start(CLUSTERS)
-        stack.callback(found.kill)
+    require_installed()
+    folder = tmp_path_factory.mktemp("beside-plain")
+    slurm = LocalSlurm(folder, None, MORE, NODES, "CR_Core_Memory")
+    with connected(servers, slurm, "beside-plain-", CLUSTERS) as found:
         found.until(found.is_ready, "the clusters")
         yield found
 

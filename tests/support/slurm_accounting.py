@@ -95,7 +95,12 @@ class AccountingSlurm(LocalSlurm):
         conf = f"SLURM_CONF={self.environment['SLURM_CONF']}"
         inside = ("chroot", str(self._root), "/usr/bin/env", conf) if self._root else ("env", conf)
         return subprocess.run(
-            [*inside, *command], capture_output=True, text=True, check=True, timeout=_WITHIN_S
+            [*inside, *command],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=_WITHIN_S,
         )
 
     def _until(self, *command: str) -> None:

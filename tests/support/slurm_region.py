@@ -5,10 +5,12 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
+import pytest
 from typer.testing import CliRunner
 
 from cli.kafka_topics import KafkaTopics
@@ -178,3 +180,21 @@ class Region:
         events = KafkaTopics(self.deployment).topic("jobs.events")
         payloads = [event.payload for event in events]
         return [each for each in payloads if isinstance(each, kind) and each.job_id == job_id]
+
+
+@contextmanager
+def connected(
+    servers: LocalServers, slurm: LocalSlurm, namespace: str = NAMESPACE, clusters: str = CLUSTERS
+) -> Iterator[Region]:
+    """A Slurm that runs, and what connects it; commands of this process are those of that Slurm."""
+    with ExitStack() as stack:
+        environment = stack.enter_context(pytest.MonkeyPatch.context())
+        stack.enter_context(slurm)
+        environment.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
+        found = Region(servers, slurm, namespace)
+        programs = found.programs()
+        servers.start(programs)
+        stack.callback(servers.remove, programs)
+        found.start(clusters)
+        stack.callback(found.kill)
+        yield found
