@@ -1,1 +1,1 @@
-"""`coplace slurm check|release`: what a site does beside its Slurm."""
+"""`coplace slurm`: what an operator of a Slurm does beside the process."""

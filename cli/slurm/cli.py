@@ -18,7 +18,10 @@ from services.slurm.processor.checks import SetupPiece, of_config, of_nodes
 from services.slurm.processor.giving_back import GivenBack, given_back
 from services.slurm.settings import shares_of
 
-app = typer.Typer(no_args_is_help=True, help="Check what is beside a Slurm, or give it back.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Check what is beside a Slurm, compare its accounts, or give it back.",
+)
 app.command("catch-up")(catch_up)
 app.command()(reconcile)
 _WITHIN_S: Final = 5.0

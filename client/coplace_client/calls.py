@@ -14,6 +14,10 @@ from coplace_client.tls import grpc_problem
 _STATUS: Final = "grpc-status-details-bin"
 
 
+# What no second try changes: the fact is no valid one, or not for this source to say.
+REFUSED: Final = frozenset({grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.PERMISSION_DENIED})
+
+
 class UnansweredError(UnusableError):
     """The service refused, or is not there; the message says at which address, and what to do.
 
@@ -26,6 +30,11 @@ class UnansweredError(UnusableError):
         self.status = status_of(error)
         advice = ": is the service up there?" if _is_absent(error) else ""
         super().__init__(problem or f"{address}: {error.details()}{advice}")
+
+    @property
+    def is_refusal(self) -> bool:
+        """Return whether no second try changes it."""
+        return self.code in REFUSED
 
 
 @contextmanager

@@ -20,12 +20,10 @@ from coplace.v1.ingest_service_pb2 import (
 )
 from coplace.v1.ingest_service_pb2_grpc import IngestServiceStub
 
-from coplace_client.calls import UnansweredError, calling, status_of
+from coplace_client.calls import REFUSED, UnansweredError, calling, status_of
 from coplace_client.channels import GrpcSettings, grpc_aio_channel
 from coplace_client.errors import UnusableError
 
-# What no second try changes: the fact is no valid one, or not for this source to say.
-_REFUSED: Final = frozenset({grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.PERMISSION_DENIED})
 _ANSWERED_WITHIN_S: Final = 60.0
 _BATCH: Final = 256
 
@@ -65,7 +63,7 @@ class Patience:
     """How long a call may take, s; what is tried again, and after which pauses, s, which double."""
 
     call_s: float = _ANSWERED_WITHIN_S
-    tried_again: frozenset[grpc.StatusCode] = frozenset(grpc.StatusCode) - _REFUSED
+    tried_again: frozenset[grpc.StatusCode] = frozenset(grpc.StatusCode) - REFUSED
     pause_s: float = 0.5
     most_pause_s: float = 15.0
 
@@ -130,7 +128,7 @@ class IngestClient:
         try:
             return await call(IngestServiceStub(channel))
         except grpc.aio.AioRpcError as error:
-            if error.code() in _REFUSED:
+            if error.code() in REFUSED:
                 raise FactRefusedError(str(error.details()), status_of(error)) from error
             if self._channel is channel:
                 await self._hang_up()

@@ -1,9 +1,8 @@
 """Publishes the reservations and licences of a Slurm."""
 
 from collections.abc import Iterable, Mapping
-from typing import Final, TypeVar
+from typing import TypeVar
 
-import grpc
 import structlog
 from coplace.v1.control_pb2 import LicencesDeclared, ReservationDeclared, ReservationRemoved
 
@@ -12,7 +11,6 @@ from coplace_client.facts import fact
 from services.slurm.adapters.region import AskedRegion
 from shared.process.clock import now_us
 
-_REFUSALS: Final = frozenset({grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.PERMISSION_DENIED})
 _Declared = TypeVar("_Declared", LicencesDeclared, ReservationDeclared)
 _Key = tuple[str, str]
 
@@ -83,7 +81,7 @@ class DeclaredBySlurm:
             self._region.publish(fact(self._source, what, f"{'/'.join(key)}/{at_us}", at_us))
         except UnansweredError as error:
             self._sent.pop(key, None)
-            if error.code not in _REFUSALS:
+            if not error.is_refusal:
                 raise
             log.warning("not declared", what=what.DESCRIPTOR.name, of=key, problem=str(error))
 

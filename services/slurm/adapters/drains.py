@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-import grpc
 import structlog
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_service_pb2 import ShowNodesResponse
@@ -21,7 +20,6 @@ from shared.process.clock import now_us
 
 # In which Slurm starts nothing on a node, as `sinfo --json` names them.
 _OUT: Final = frozenset({"down", "drain", "error", "fail", "not_responding", "future", "unknown"})
-_REFUSALS: Final = frozenset({grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.PERMISSION_DENIED})
 
 log = structlog.get_logger(__name__)
 
@@ -115,7 +113,7 @@ class DrainPublisher:
             tell()
             self._refused -= set(names)
         except UnansweredError as error:
-            if error.code not in _REFUSALS:
+            if not error.is_refusal:
                 raise
             if not self._refused.issuperset(names):
                 log.warning("nodes are not as Slurm says", nodes=fold(names), problem=str(error))

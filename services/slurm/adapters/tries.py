@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, Protocol
 
-import grpc
 import structlog
 from coplace.v1.placement_pb2 import PlacementDecided
 
@@ -21,7 +20,6 @@ _RETRY_S: Final = 5.0
 _TRIES_OF_DEFECTS: Final = 3
 # How often Slurm is asked that has the job in hand: two minutes.
 _TRIES_OF_BUSY: Final = 24
-_REFUSALS: Final = frozenset({grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.PERMISSION_DENIED})
 _MOST_SHOWN: Final = 1_000
 
 log = structlog.get_logger(__name__)
@@ -89,8 +87,8 @@ def _most_tries(error: Exception) -> int:
             return 1
         case SlurmBusyError():
             return _TRIES_OF_BUSY
-        case UnansweredError(code=code):
-            return 1 if code in _REFUSALS else 0
+        case UnansweredError():
+            return 1 if error.is_refusal else 0
         case SlurmError():
             return 0
     return _TRIES_OF_DEFECTS
