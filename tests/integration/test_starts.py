@@ -66,5 +66,5 @@ def test_a_value_that_this_kafka_does_not_take_is_named(
     namespaces: Namespaces, variable: str, text: str
 ) -> None:
     entry, tried = ENTRIES["services.ingest.jobcomp"], [Value(variable, text)]
-    outcome = start(entry, namespaces.make(entry.told), tried, ready_within_s=10)
+    outcome = start(entry, namespaces.make(entry.told), tried)
     assert names_one(outcome, tried) == tried, outcome

@@ -157,7 +157,6 @@ def start(
     entry: EntryPoint,
     environment: Mapping[str, str],
     tried: Sequence[Value],
-    ready_within_s: float = _READY_WITHIN_S,
 ) -> Outcome:
     """Start an entry point with these values, let it live through its first rounds, and stop it."""
     [port] = free_ports(1)
@@ -173,7 +172,7 @@ def start(
         )
         try:
             far = WAITING.get(entry.module, "")
-            outcome = _lived(process, port, far, tried, ready_within_s)
+            outcome = _lived(process, port, far, tried)
         finally:
             process.kill()
             process.wait()
@@ -186,11 +185,10 @@ def _lived(
     port: int,
     far: str,
     tried: Sequence[Value],
-    ready_within_s: float,
 ) -> Outcome:
     """Wait until it is ready, or as far as it can come, and for its first rounds; then stop it. One
     that keeps naming a setting that is tried refuses it."""
-    until_s, said, named_s = time.monotonic() + ready_within_s, _NO_ANSWER, 0.0
+    until_s, said, named_s = time.monotonic() + _READY_WITHIN_S, _NO_ANSWER, 0.0
     while answer := _waits_for(port):
         said = said if answer == _NO_ANSWER else answer
         if far and far in said:
