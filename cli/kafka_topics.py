@@ -15,6 +15,7 @@ from shared.streams.on_kafka.deployment import Deployment
 
 JOBS = "jobs.events"
 CHARGES = "prices.charges"
+COMMANDS = "commands"
 
 
 class StalledRunError(RuntimeError):

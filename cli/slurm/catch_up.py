@@ -9,7 +9,7 @@ from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.pricing_pb2 import ChargeMade
 
 from cli.asking import Ingest
-from cli.kafka_topics import CHARGES, KafkaTopics
+from cli.kafka_topics import CHARGES, COMMANDS, KafkaTopics
 from cli.notes import note, utc
 from cli.output import Output, OutputName, Row, write
 from cli.times import clock_us, time_us
@@ -19,6 +19,7 @@ from services.slurm.adapters.accounts import ended_runs
 from services.slurm.adapters.commands import Slurm
 from shared.domain.printable import printable
 from shared.process.settings import settings
+from shared.slurm.clusters import ClusterMap, DeclaredClusters
 from shared.slurm.facts import Site, envelopes, identify
 from shared.slurm.sacct import SacctRun
 from shared.streams.on_kafka.deployment import Deployment
@@ -28,6 +29,14 @@ _SECOND_US: Final = 1_000_000
 _COLUMNS: Final = ("job", "what", "sacct core s", "charged core s")
 
 SiteName = Annotated[str, typer.Option(help="As in the ids of jobs.")]
+Clusters = Annotated[
+    list[str],
+    typer.Option(
+        "--cluster",
+        help="Where the Slurm is several clusters, or one of another name: each, in the order of "
+        "its file of clusters.",
+    ),
+]
 Account = Annotated[str, typer.Option(help="Of jobs without one.")]
 NodeModel = Annotated[str, typer.Option(help="Of all nodes of the cluster.")]
 Begin = Annotated[
@@ -47,7 +56,7 @@ RememberS = Annotated[
 @dataclass(slots=True)
 class Charged:
     """The core time, core microseconds, that was charged by the last revision, by job; and the jobs
-    that ran on the Slurm itself for all that is known: it may be several clusters."""
+    that ran on the Slurm itself, or on a cluster that it is for all that is known."""
 
     own: set[str] = field(default_factory=set)
     core_us: dict[str, int] = field(default_factory=dict)
@@ -63,7 +72,7 @@ class Charged:
         return found
 
     def _take(self, charge: ChargeMade, site: Site) -> None:
-        if charge.cluster == site.default_cluster:
+        if charge.cluster == site.default_cluster or charge.cluster in site.clusters.node_models:
             self.own.add(charge.job_id)
         if charge.revision > self._revisions.get(charge.job_id, 0):
             self._revisions[charge.job_id] = charge.revision
@@ -116,6 +125,7 @@ def catch_up(
     site: SiteName,
     begin: Begin,
     end: End = "now",  # type: ignore[assignment]
+    clusters: Clusters = [],  # noqa: B006 typer reads it
     node_model: NodeModel = "",
     account: Account = "none",
     remember_s: RememberS = 7 * 86_400.0,
@@ -125,7 +135,7 @@ def catch_up(
 
     Run it again at any time: what is charged by then is not published.
     """
-    says, charged = _sides(site, account, node_model, begin, end)
+    says, charged = _sides(site, account, node_model, clusters, range(begin, end))
     published = refused = 0
     remembered_from_s = clock_us() / _SECOND_US - remember_s
     for runs in ended_runs(begin // _SECOND_US, end // _SECOND_US):
@@ -169,13 +179,14 @@ def reconcile(
     site: SiteName,
     begin: Begin,
     end: End = "now",  # type: ignore[assignment]
+    clusters: Clusters = [],  # noqa: B006 typer reads it
     output: OutputName = Output.TABLE,
 ) -> None:
     """Compare charges with Slurm's accounts, to the second: a row for each difference.
 
     Ends with 1 where there is one. What ended in the last minutes may not be charged yet.
     """
-    says, charged = _sides(site, "none", "", begin, end)
+    says, charged = _sides(site, "none", "", clusters, range(begin, end))
     runs = [run for part in ended_runs(begin // _SECOND_US, end // _SECOND_US) for run in part]
     found = [each.row() for _, each in differences(runs, charged, says)]
     core_s = sum(run.core_s for run in runs)
@@ -187,18 +198,30 @@ def reconcile(
 
 
 def _sides(
-    site: str, account: str, node_model: str, begin_us: int, end_us: int
+    site: str, account: str, node_model: str, names: Sequence[str], times_us: range
 ) -> tuple[Site, Charged]:
     """Whose accounts, and what was charged."""
-    if begin_us >= end_us or end_us > clock_us() + _SECOND_US:
+    if not times_us or times_us.stop > clock_us() + _SECOND_US:
         raise typer.BadParameter(
             "must lie before --to, which is not in the future", param_hint="--from"
         )
-    cluster = Slurm().config()["ClusterName"]
-    told = (
-        each.payload for each in KafkaTopics(Deployment.from_settings(settings())).topic(CHARGES)
-    )
+    topics = KafkaTopics(Deployment.from_settings(settings()))
+    clusters = _declared(topics, names)
+    says = Site(site, account, node_model, Slurm().config()["ClusterName"], clusters)
+    told = (each.payload for each in topics.topic(CHARGES))
     charges = (each for each in told if isinstance(each, ChargeMade))
-    seconds = range(begin_us // _SECOND_US * _SECOND_US, end_us // _SECOND_US * _SECOND_US)
-    says = Site(site, account, node_model, cluster)
+    seconds = range(*(each // _SECOND_US * _SECOND_US for each in (times_us.start, times_us.stop)))
     return says, Charged.of_slurm(charges, says, seconds)
+
+
+def _declared(topics: KafkaTopics, names: Sequence[str]) -> ClusterMap:
+    """The clusters that a Slurm is. Raises BadParameter for one that nobody declared."""
+    known = DeclaredClusters(names)
+    for event in topics.topic(COMMANDS) if names else ():
+        known.fold(event)
+    if known.missing:
+        wrong = ", ".join(known.missing)
+        raise typer.BadParameter(
+            f"{wrong}: nobody has declared it: see coplace clusters", param_hint="--cluster"
+        )
+    return known.clusters

@@ -1,9 +1,14 @@
 """Settings of ingest, read from COPLACE_INGEST_* environment variables."""
 
+from typing import Final
+
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from shared.process.environment import EnvironmentSettings
+from shared.process.node_entries import CLUSTER_NAME
+
+_CLUSTER_NAMES: Final = f"^({CLUSTER_NAME[1:-1]}(,{CLUSTER_NAME[1:-1]})*)?$"
 
 
 class IngestSettings(EnvironmentSettings):
@@ -45,7 +50,18 @@ class IngestSettings(EnvironmentSettings):
         description="Cluster of jobs that Slurm names no cluster of, as where it has no accounting "
         "database",
     )
+    jobcomp_clusters: str = Field(
+        "",
+        pattern=_CLUSTER_NAMES,
+        description="Where the Slurm is several clusters, or one of another name: their names, in "
+        "the order of its file of clusters, with commas between",
+    )
     jobcomp_account: str = Field(
         "none", min_length=1, description="Account of jobs that Slurm knows no account of"
     )
     jobcomp_node_model: str = Field("", description="Node model of the clusters behind the topic")
+
+    @property
+    def jobcomp_cluster_names(self) -> tuple[str, ...]:
+        """Return each cluster of the Slurm once; none: it is one of its own name."""
+        return tuple(dict.fromkeys(filter(None, self.jobcomp_clusters.split(","))))

@@ -12,7 +12,7 @@ cleaned, cut to its bound or left out, and noted in the message's `repaired`.
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from coplace.v1.ingest_service_pb2 import Envelope
@@ -36,6 +36,7 @@ from shared.domain.hostlist import expand
 from shared.domain.job import job_id
 from shared.domain.printable import printable
 from shared.domain.resources import MOST_NAME as MOST_RESOURCE_NAME
+from shared.slurm.clusters import ClusterMap, say_where_asked, say_where_run
 from shared.slurm.grant_answer import GrantAnswer
 from shared.slurm.message import NO_NODES, Message
 from shared.slurm.tres import Tres, most_important
@@ -93,12 +94,13 @@ _Payload = TypeVar("_Payload", JobSubmitted, JobStarted, JobFinished)
 @dataclass(frozen=True, slots=True)
 class Site:
     """What the plugin does not say; `default_cluster` is that of messages that name none, as where
-    Slurm has no accounting database."""
+    Slurm has no accounting database; `clusters` is which clusters the Slurm is."""
 
     name: str
     default_account: str
     node_model: str
     default_cluster: str = ""
+    clusters: ClusterMap = field(default_factory=ClusterMap)
 
 
 def envelopes(message: Message, site: Site, latest_us: int | None = None) -> list[Envelope]:
@@ -106,24 +108,34 @@ def envelopes(message: Message, site: Site, latest_us: int | None = None) -> lis
     believed. Raises RejectedError, which names the field, where it says not which job it is about,
     or nothing that happened."""
     submitted = _submitted(message, site)
+    first, later = _facts(message, submitted, site, latest_us)
+    say_where_asked(first, message, site.clusters)
+    return [first, *(say_where_run(each, message, site.clusters) for each in later)]
+
+
+def _facts(
+    message: Message, submitted: JobSubmitted, site: Site, latest_us: int | None
+) -> tuple[Envelope, list[Envelope]]:
+    """The submission, and what came later, on the Slurm itself."""
     known = tuple(_known_otherwise(message, submitted))
     first = job_fact(site.name, submitted, _number("run", *known), submitted.submitted_at_us)
     outcome = _outcome(message)
     if outcome is not None:
         finished = _finished(message, submitted, outcome, site, latest_us)
         number = _number(*_known_grant(finished.grant), *_known_pause(message, finished), *known)
-        return [first, job_fact(site.name, finished, number, finished.ended_at_us)]
+        return first, [job_fact(site.name, finished, number, finished.ended_at_us)]
     if _state(message) in _BACK_IN_QUEUE:
-        return [first]
+        return first, []
     started = _started(message, submitted)
     number = _number(*_known_grant(started.grant))
-    return [first, job_fact(site.name, started, number, started.started_at_us)]
+    return first, [job_fact(site.name, started, number, started.started_at_us)]
 
 
 def submission(message: Message, site: Site) -> Envelope:
     """Return the submission alone, which a job that waits has. Raises as `envelopes`."""
     submitted = _submitted(message, site)
-    return job_fact(site.name, submitted, _ATTEMPT, submitted.submitted_at_us)
+    asked = job_fact(site.name, submitted, _ATTEMPT, submitted.submitted_at_us)
+    return say_where_asked(asked, message, site.clusters)
 
 
 def identify(message: Message, site: Site) -> str:

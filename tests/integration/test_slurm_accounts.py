@@ -43,6 +43,7 @@ def test_what_accounts_have_is_charged_to_the_second_and_once(
         programs = region.programs()
         servers.start(programs)
         stack.callback(servers.remove, programs)
+        region.declare()
         code, lost = region.reconcile()
         assert code == 1
         assert len(of_core_time(lost, "not charged")) == len(lost) > jobs.submitted / 2
@@ -52,6 +53,7 @@ def test_what_accounts_have_is_charged_to_the_second_and_once(
         in_accounts, charged = region.core_s()
         assert in_accounts == charged > 0
         assert region.catch_up() == (0, 0)
+        assert region.charged_clusters() == {"gold", "rome"}
 
 
 def contents_of_two_ways(monkeypatch: pytest.MonkeyPatch, slurm: AccountingSlurm) -> set[int]:

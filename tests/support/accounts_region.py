@@ -9,15 +9,24 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
+from coplace.v1.control_pb2 import ClusterDeclared
+from coplace.v1.pricing_pb2 import ChargeMade
+
+from cli.kafka_topics import CHARGES, KafkaTopics
 from cli.stages import create_topics
+from coplace_client.facts import fact
+from coplace_client.ingest import publish
 from deploy.local.ports import free_ports
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
+from shared.process.clock import now_us
 from shared.process.settings import Settings
 from shared.streams.on_kafka.deployment import Deployment
 from tests.support.slurm_accounting import AccountingSlurm
 
 NAMESPACE: Final = "slurm-accounts"
+# What the Slurm is, which knows nothing of them.
+_CLUSTERS: Final = {"gold": "n[1-2]", "rome": "n[3-4]"}
 _WITHIN_S: Final = 90.0
 _SUMS: Final = re.compile(r"in the accounts, ([\d.e+]+) charged")
 _PUBLISHED: Final = re.compile(r"published (\d+) facts, (\d+) were refused")
@@ -54,10 +63,28 @@ class AccountsRegion:
             "COPLACE_INGEST_PORT": str(self._ports[0]),
             "COPLACE_PRICING_GRACE_S": "0",
             "COPLACE_INGEST_JOBCOMP_SITE": "north",
+            "COPLACE_INGEST_JOBCOMP_CLUSTERS": ",".join(_CLUSTERS),
         }
         command = [sys.executable, "-m", f"services.{name}"]
         ready = f"http://127.0.0.1:{http_port}/readyz"
         return Program(f"accounts-{name.replace('.', '-')}", command, environment, ready)
+
+    def declare(self) -> None:
+        """Declare the clusters that the Slurm is: `jobcomp` waits for it."""
+        for cluster, nodes in _CLUSTERS.items():
+            declared = ClusterDeclared(
+                cluster=cluster,
+                site="north",
+                node_model=f"model-{cluster}",
+                nodes=2,
+                cores_per_node=8,
+                pstates_ghz=[2.0],
+                idle_power_w=50,
+                peak_bandwidth_gbps=100,
+                node_names=[nodes],
+            )
+            event = fact("north", declared, cluster, now_us())
+            publish(f"127.0.0.1:{self._ports[0]}", Settings(), event)
 
     def catch_up(self) -> tuple[int, int]:
         """How many facts were published, and how many of them refused."""
@@ -90,9 +117,15 @@ class AccountsRegion:
             assert time.monotonic() < deadline_s, found
             time.sleep(1)
 
+    def charged_clusters(self) -> set[str]:
+        """Return the clusters on which jobs were charged."""
+        charges = KafkaTopics(self.deployment).topic(CHARGES)
+        return {each.payload.cluster for each in charges if isinstance(each.payload, ChargeMade)}
+
     def _coplace(self, verb: str, *more: str) -> "subprocess.CompletedProcess[str]":
         begin = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._began_s - 3600))
-        command = ["slurm", verb, "--site=north", f"--from={begin}", *more]
+        clusters = [f"--cluster={name}" for name in _CLUSTERS]
+        command = ["slurm", verb, "--site=north", f"--from={begin}", *clusters, *more]
         return subprocess.run(
             [sys.executable, "-c", "from cli.main import app; app()", *command],
             env={**self._slurm.environment, **self._environment()},

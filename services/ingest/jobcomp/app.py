@@ -3,6 +3,8 @@
 import asyncio
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import structlog
@@ -13,6 +15,7 @@ from coplace.v1.ingest_service_pb2 import Envelope
 from coplace_client.errors import RejectedError
 from services.ingest.app import intake, open_gate
 from services.ingest.gate import Gate, NotAllowedError, NotYetKnownError
+from services.ingest.jobcomp.clusters import ClustersFollowed, clusters_followed
 from services.ingest.jobcomp.meter import JobcompMeter
 from services.ingest.model import Intake
 from services.ingest.region import FOLDED
@@ -23,6 +26,7 @@ from shared.catalogue.event import Publish
 from shared.catalogue.record import Record, require_readable
 from shared.catalogue.topics import DLQ_PREFIX
 from shared.process.clock import now_us
+from shared.process.crash import end_process
 from shared.process.life import Process, run_process
 from shared.slurm.facts import Site, envelopes
 from shared.slurm.message import Message
@@ -59,17 +63,21 @@ class Jobcomp:
         max_message_bytes: int,
         gate: Gate | None = None,
         meter: JobcompMeter | None = None,
+        clusters: ClustersFollowed | None = None,
     ) -> None:
         self._intake = intake
         self._site = site
         self._max_message_bytes = max_message_bytes
         self._gate = gate
         self._meter = meter
+        self._clusters = clusters
 
     async def publishes(self, records: Iterable[Record], now_s: float) -> list[Publish]:
         """Return what to publish for some records, in their order. Raises NotYetKnownError where it
-        is not known now whether the site may publish something."""
+        is not known now whether the site may publish something, or which clusters there are."""
         found: list[Publish] = []
+        if self._clusters is not None:
+            self._site = replace(self._site, clusters=await self._clusters.now())
         for record in records:
             try:
                 facts = await self._told(record, now_s)
@@ -128,12 +136,16 @@ def _shown(error: RejectedError) -> str:
 
 
 def jobcomp(
-    deployment: Deployment, own: IngestSettings, gate: Gate, meter: JobcompMeter | None = None
+    deployment: Deployment,
+    own: IngestSettings,
+    gate: Gate,
+    meter: JobcompMeter | None = None,
+    clusters: ClustersFollowed | None = None,
 ) -> Jobcomp:
     """Return the mapping of one deployment."""
     site = Site(own.jobcomp_site, own.jobcomp_account, own.jobcomp_node_model, own.jobcomp_cluster)
     most_bytes = deployment.settings.max_message_bytes
-    return Jobcomp(intake(deployment), site, most_bytes, gate, meter)
+    return Jobcomp(intake(deployment), site, most_bytes, gate, meter, clusters)
 
 
 async def serve(process: Process) -> None:
@@ -142,11 +154,13 @@ async def serve(process: Process) -> None:
     topics = {_INPUT, _OUTPUT, DLQ_PREFIX + _INPUT, AUDIT, AUTHORITY, *FOLDED}
     await wait_for_topics(process.settings, topics, process.readiness, process.stop)
     own, meter = IngestSettings(), process.telemetry.meter
+    names, crash = own.jobcomp_cluster_names, partial(end_process, NAME)
     async with (
         KafkaPublisher(deployment, NAME) as publisher,
         open_gate(deployment, NAME, own, publisher, meter) as gate,
+        clusters_followed(process, deployment, names, crash) as clusters,
     ):
-        mapping = jobcomp(deployment, own, gate, JobcompMeter(meter))
+        mapping = jobcomp(deployment, own, gate, JobcompMeter(meter), clusters)
 
         async def handle(records: Sequence[Record]) -> None:
             began_s = time.monotonic()

@@ -17,13 +17,13 @@ from coplace_client.calls import UnansweredError
 from coplace_client.facts import fact
 from services.slurm.adapters.region import AskedRegion
 from services.slurm.adapters.runs import RunsSeen
-from services.slurm.model.clusters import cluster_map
-from services.slurm.model.facts import ClusterMap, SlurmTerms, facts_of
+from services.slurm.model.facts import SlurmTerms, facts_of
 from services.slurm.model.jobs import SlurmJob
 from services.slurm.model.start_terms import ShownJobs, release
 from shared.domain.array_tasks import as_task
 from shared.domain.printable import printable
 from shared.process.clock import now_us
+from shared.slurm.clusters import ClusterMap
 from shared.streams.stages.unit import EventTimeLimit
 
 # What one event can cause for a whole call: alone it is refused, and the others are taken.
@@ -85,12 +85,13 @@ class SlurmPublisher:
             if not self._is_moved(cluster) and cluster != self._declared.get(cluster.cluster):
                 self._declare(cluster)
         declared = [self._declared[each.cluster] for each in clusters]
-        self._terms = replace(self._terms, clusters=cluster_map(declared))
+        site = replace(self._site, clusters=ClusterMap.of_declared(declared))
+        self._site, self._terms = site, replace(self._terms, site=site)
 
     @property
     def clusters(self) -> ClusterMap:
         """Return the clusters as they are declared."""
-        return self._terms.clusters
+        return self._site.clusters
 
     def _declare(self, cluster: ClusterDeclared) -> None:
         at_us = now_us()

@@ -17,7 +17,6 @@ from coplace_client.bounds import (
     WALLTIME_S,
 )
 from coplace_client.errors import RejectedError, UnusableError
-from services.slurm.model.facts import ClusterMap
 from shared.domain.features import require_feature
 from shared.domain.folding import fold
 from shared.domain.hostlist import expand
@@ -102,24 +101,6 @@ def declared_clusters(
         )
         for share in shares
     ]
-
-
-def cluster_map(declared: Sequence[ClusterDeclared]) -> ClusterMap:
-    """Return where nodes and partitions are, by the declarations in order."""
-    return ClusterMap(
-        declared[0].cluster,
-        {node: each.cluster for each in declared for node in _expanded(each.node_names)},
-        {
-            partition.name: each.cluster
-            for each in reversed(declared)
-            for partition in each.partitions
-        },
-        {each.cluster: each.node_model for each in declared},
-    )
-
-
-def _expanded(host_lists: Iterable[str]) -> Iterator[str]:
-    return (name for each in host_lists for name in expand(each))
 
 
 def declared_cluster(

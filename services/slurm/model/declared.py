@@ -13,10 +13,10 @@ from coplace.v1.control_pb2 import (
 
 from coplace_client.bounds import LENGTHS
 from coplace_client.errors import RejectedError
-from services.slurm.model.facts import ClusterMap
 from shared.domain.folding import fold
 from shared.domain.hostlist import expand
 from shared.domain.printable import printable
+from shared.slurm.clusters import ClusterMap
 
 _FIELD: Final = re.compile(r"(\w+)=(\S*)")
 _NONE: Final = frozenset({"", "(null)"})

@@ -3,12 +3,12 @@
 They have the ids that `ingest-jobcomp` gives them, so that either may publish them, or both.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
 from coplace.v1.ingest_service_pb2 import Envelope
-from coplace.v1.jobs_pb2 import JobFinished, JobSubmitted
+from coplace.v1.jobs_pb2 import JobSubmitted
 
 from services.slurm.model.jobs import SlurmJob
 from shared.domain.printable import printable
@@ -19,28 +19,6 @@ from shared.slurm.facts import Site, envelopes, submission
 MOST_REASON: Final = 256
 _HELD_BY_USER: Final = "held by its user, who lets it in with coplace release"
 _SHARING: Final = frozenset({"cons_tres", "cons_res"})
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterMap:
-    """Which clusters of Coplace a Slurm is: by the names of nodes and of partitions, and their node
-    models; what it does not know is of the `first`, which is the Slurm itself where that is
-    empty."""
-
-    first: str = ""
-    of_node: Mapping[str, str] = field(default_factory=dict)
-    of_partition: Mapping[str, str] = field(default_factory=dict)
-    node_models: Mapping[str, str] = field(default_factory=dict)
-
-    def where_asked(self, partitions: Iterable[str]) -> str:
-        """Return the first cluster that a job may run on."""
-        known = (self.of_partition[name] for name in partitions if name in self.of_partition)
-        return next(known, self.first)
-
-    def where_run(self, nodes: Iterable[str]) -> str:
-        """Return the cluster that nodes are of."""
-        known = (self.of_node[name] for name in nodes if name in self.of_node)
-        return next(known, self.first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +40,12 @@ class SelectRules:
 
 @dataclass(frozen=True, slots=True)
 class SlurmTerms:
-    """What its jobs do not say: whose they are, the architecture that they ask for, what is
-    `uncounted` of their nodes and not asked of them, and the clusters that these are."""
+    """What its jobs do not say: whose they are and on which clusters, the architecture that they
+    ask for, and what is `uncounted` of their nodes and not asked of them."""
 
     site: Site
     architecture: str
     uncounted: Set[str] = frozenset()
-    clusters: ClusterMap = ClusterMap()
     select: SelectRules = SelectRules()
 
 
@@ -92,9 +69,6 @@ def facts_of(job: SlurmJob, terms: SlurmTerms, latest_us: int | None = None) -> 
             del asked.job_submitted.resources_per_unit[name]
             message.repaired.add("tres_req")
         told = [asked, *told[1:]]
-    _put_asked_cluster(told[0], job, terms.clusters)
-    for later in told[1:]:
-        _put_run_cluster(later, job, terms.clusters)
     return RepairedFacts(told, message.repaired)
 
 
@@ -109,29 +83,6 @@ def _say_all(submitted: JobSubmitted, job: SlurmJob, terms: SlurmTerms) -> None:
     if job.is_pending and job.is_held_by_user:
         submitted.held_because = submitted.held_because or _HELD_BY_USER
     submitted.architectures.append(printable(terms.architecture))
-
-
-def _put_asked_cluster(first: Envelope, job: SlurmJob, clusters: ClusterMap) -> None:
-    """Say of a submission which cluster it is for, where the Slurm is several: its id has that too,
-    since other ways know of the Slurm alone."""
-    submitted, cluster = first.job_submitted, clusters.where_asked(job.partitions)
-    if cluster and cluster != submitted.reference_cluster:
-        first.id += f"/on-{cluster}"
-        submitted.reference_cluster = submitted.home_cluster = cluster
-
-
-def _put_run_cluster(later: Envelope, job: SlurmJob, clusters: ClusterMap) -> None:
-    """Say of a start or an end which cluster it was on, in the same way."""
-    run = later.job_started if later.HasField("job_started") else later.job_finished
-    names = job.node_names
-    found = clusters.where_run(names) if names else clusters.where_asked(job.partitions)
-    cluster = job.ran_on or found
-    if cluster and cluster != run.cluster:
-        later.id += f"/on-{cluster}"
-        run.cluster = cluster
-        node_model = clusters.node_models.get(cluster, "")
-        if node_model and isinstance(run, JobFinished):
-            run.node_model = printable(node_model)
 
 
 def _say_where(submitted: JobSubmitted, job: SlurmJob) -> None:

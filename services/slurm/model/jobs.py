@@ -117,20 +117,6 @@ class SlurmJob:
         return [name for name in text(self.fields.get("partition")).split(",") if name]
 
     @property
-    def node_names(self) -> list[str]:
-        """Return the nodes that it has or had; none where they are no host list."""
-        try:
-            return expand(text(self.fields.get("nodes")))
-        except RejectedError:
-            return []
-
-    @property
-    def ran_on(self) -> str:
-        """Return the cluster that placement knows a run on, of which Slurm shows nothing more;
-        empty: Slurm shows its nodes."""
-        return text(self.fields.get("ran_on"))
-
-    @property
     def never_starts_for(self) -> str:
         """Return why Slurm will not start it on those nodes; empty where it may."""
         reason = text(self.fields.get("state_reason"))
@@ -294,6 +280,7 @@ class SlurmJob:
                 "state": self.state if self.state in OUTCOMES else None,
                 # Of a run that Slurm shows no more: what placement knows of it.
                 "is_recalled": of.get("is_recalled"),
+                "ran_on": of.get("ran_on"),
             }
         )
 

@@ -67,6 +67,7 @@ _HELD: Final = {
     ("logs", "process"): _ASKED,
     **{("slurm catch-up", name): _DECLARED for name in ("site", "node_model", "account")},
     ("slurm reconcile", "site"): _DECLARED,
+    **{(f"slurm {verb}", "clusters"): _ASKED for verb in ("catch-up", "reconcile")},
     **{("certificates issue", name): _DECLARED for name in ("name", "role")},
     **{(verb, "client"): _DECLARED for verb in ("topics create", "topics acls")},
     ("certificates hand-out", "client"): _OWN,

@@ -1,12 +1,14 @@
 """Accounts beside charges: what is missing is published, and each difference is a row."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.pricing_pb2 import ChargeMade
 
 from cli.slurm.catch_up import Charged, differences
+from shared.slurm.clusters import ClusterMap
 from shared.slurm.facts import Site
 from shared.slurm.sacct import SacctRun, runs
 from tests.unit.shared.slurm.three_ways import T0_S, Stretch, TrueRun
@@ -55,6 +57,13 @@ def test_charges_of_other_slurms_and_times_are_not_compared() -> None:
 def test_a_slurm_may_be_several_clusters_and_its_jobs_may_run_on_others() -> None:
     assert rows(charge(18, cluster="gold")) == []
     assert rows(charge(18, cluster="gold"), found=[]) == []
+
+
+def test_what_was_charged_on_a_cluster_of_the_slurm_must_be_in_its_accounts() -> None:
+    site = replace(SITE, clusters=ClusterMap("gold", node_models={"gold": "m0"}))
+    for cluster, left in (("gold", 1), ("alpha", 1), ("beta", 0)):
+        charged = Charged.of_slurm([charge(18, cluster=cluster)], site, TIMES_US)
+        assert len(list(differences([], charged, site))) == left
 
 
 def test_what_never_had_nodes_needs_no_charge() -> None:

@@ -4,8 +4,11 @@ is charged."""
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
+import orjson
+import pytest
 from coplace.v1.ingest_service_pb2 import Envelope
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +17,7 @@ from coplace_client.errors import RejectedError
 from services.slurm.model.facts import SlurmTerms, facts_of
 from services.slurm.model.jobs import SlurmJob
 from shared.catalogue.payloads.domain_types import run_us
+from shared.slurm.clusters import ClusterMap
 from shared.slurm.facts import Site, envelopes
 from shared.slurm.message import Message
 from shared.slurm.sacct import runs
@@ -22,8 +26,11 @@ from tests.unit.services.pricing.support import Driver
 from tests.unit.shared.slurm.three_ways import T0_S, Stretch, TrueRun
 
 SITE: Final = Site("north", "none", "m0")
-TERMS: Final = SlurmTerms(SITE, "alpha")
-HOSTS: Final = ("n1", "n[1-2]", "n[1-3]")
+OF_NODE: Final = {"n1": "gold", "n2": "rome", "n3": "rome"}
+CLUSTERS: Final = ClusterMap("gold", OF_NODE, {"all": "gold"}, {"gold": "m0", "rome": "m1"})
+SITES: Final = {"one cluster": SITE, "two clusters": replace(SITE, clusters=CLUSTERS)}
+of_each_site: Final = pytest.mark.parametrize("site", SITES.values(), ids=SITES)
+HOSTS: Final = ("n1", "n[1-2]", "n[2-3]", "n[1-3]")
 
 stretches = st.builds(
     Stretch, st.sampled_from(HOSTS), st.integers(3, 24), st.integers(min_value=2, max_value=90)
@@ -40,20 +47,21 @@ true_runs = st.builds(
 )
 
 
-def of_jobcomp(run: TrueRun) -> list[Envelope]:
+def of_jobcomp(run: TrueRun, site: Site) -> list[Envelope]:
     found: list[Envelope] = []
     for record in run.jobcomp():
         with suppress(RejectedError):  # a part between two resizes
-            found += envelopes(Message.parse(record, 1_000_000), SITE)
+            found += envelopes(Message.parse(record, 1_000_000), site)
     return found
 
 
-def of_sacct(run: TrueRun) -> list[Envelope]:
-    return [fact for row in runs(run.sacct()) for fact in envelopes(row.message(), SITE)]
+def of_sacct(run: TrueRun, site: Site) -> list[Envelope]:
+    return [fact for row in runs(run.sacct()) for fact in envelopes(row.message(), site)]
 
 
-def of_squeue(run: TrueRun) -> list[Envelope]:
-    return [fact for job in run.squeue() for fact in facts_of(SlurmJob(job), TERMS).told]
+def of_squeue(run: TrueRun, site: Site) -> list[Envelope]:
+    terms = SlurmTerms(site, "alpha")
+    return [fact for job in run.squeue() for fact in facts_of(SlurmJob(job), terms).told]
 
 
 WAYS: Final = {"jobcomp": of_jobcomp, "sacct": of_sacct, "squeue": of_squeue}
@@ -74,12 +82,13 @@ def charged(events: Sequence[Envelope]) -> dict[int, float]:
     return found
 
 
-@given(true_runs, st.permutations(sorted(WAYS)), st.integers(1, 3))
+@of_each_site
+@given(run=true_runs, order=st.permutations(sorted(WAYS)), count=st.integers(1, 3))
 def test_any_ways_in_any_order_give_the_same_charges(
-    run: TrueRun, order: Sequence[str], count: int
+    site: Site, run: TrueRun, order: Sequence[str], count: int
 ) -> None:
     used = order[:count]
-    told = [event for way in used for event in WAYS[way](run)]
+    told = [event for way in used for event in WAYS[way](run, site)]
     found = {submit_s: core_s for submit_s, core_s in charged(told).items() if core_s}
     if "sacct" in used:
         assert found == {key: core_s for key, core_s in run.core_s.items() if core_s}
@@ -97,13 +106,33 @@ def test_any_ways_in_any_order_give_the_same_charges(
     assert found == {key: core_s for key, core_s in known.items() if core_s}
 
 
-@given(true_runs)
-def test_one_id_has_one_content(run: TrueRun) -> None:
+@of_each_site
+@given(run=true_runs)
+def test_one_id_has_one_content(site: Site, run: TrueRun) -> None:
     contents = defaultdict[str, set[bytes]](set)
     for way in WAYS.values():
-        for event in way(run):
+        for event in way(run, site):
             contents[event.id].add(event.SerializeToString(deterministic=True))
     assert {len(found) for found in contents.values()} == {1}
+
+
+def test_a_run_is_of_the_cluster_of_its_nodes_whichever_way_reports_it() -> None:
+    run = TrueRun([Stretch("n[2-3]", 4, 5)])
+    for way in WAYS.values():
+        [*_, submitted, finished] = way(run, SITES["two clusters"])
+        assert finished.job_finished.cluster == "rome"
+        assert finished.job_finished.node_model == "m1"
+        assert submitted.job_submitted.home_cluster == "gold"
+        assert finished.job_finished.job_id.startswith("north/alpha/9/")
+
+
+@pytest.mark.parametrize("way", ["jobcomp", "sacct"])
+def test_the_end_of_a_run_whose_start_was_reported_on_a_cluster_is_charged(way: str) -> None:
+    run, site = TrueRun([Stretch("n2", 4, 5)]), SITES["two clusters"]
+    began = {**orjson.loads(run.jobcomp()[0]), "state": None, "@end": None}
+    start = envelopes(Message(began), site)
+    assert start[1].job_started.cluster == "rome"
+    assert charged([*start, *WAYS[way](run, site)]) == {T0_S: 20}
 
 
 def test_the_last_part_of_a_resized_run_counts_once_where_22_05_has_the_start_of_the_job() -> None:

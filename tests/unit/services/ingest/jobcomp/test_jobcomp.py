@@ -23,6 +23,7 @@ from shared.catalogue.codec import Codec
 from shared.catalogue.event import Publish
 from shared.catalogue.record import Record, TopicPartition
 from shared.catalogue.topics import Topics
+from shared.slurm.clusters import ClusterMap
 from shared.slurm.facts import OUTCOMES, Site, envelopes
 from shared.slurm.message import Message
 
@@ -297,3 +298,26 @@ def test_the_plugins_own_example_is_understood(data_dir: Path) -> None:
     assert (submitted.nodes, submitted.cores_per_unit) == (4, 48)
     assert submitted.memory_gib_per_unit == 187.5
     assert (finished.cores_per_node, finished.cores) == (48, 192)
+
+
+class Declared:
+    """What is declared of two clusters, from the second batch on."""
+
+    def __init__(self) -> None:
+        self._asked = 0
+
+    async def now(self) -> ClusterMap:
+        self._asked += 1
+        return ClusterMap("gold", {"n002": "rome"} if self._asked > 1 else {})
+
+
+def test_a_run_is_of_the_cluster_that_its_nodes_are_of_when_the_record_comes() -> None:
+    mapping = Jobcomp(Intake(TOPICS), SITE, MAX_BYTES, clusters=Declared())  # type: ignore[arg-type]
+    told = orjson.dumps({**END, "nodes": "n[002-004]"})
+    for cluster in ("gold", "rome"):
+        _, finished = asyncio.run(mapping.publishes([record(told)], NOW_S))
+        assert isinstance(finished.event.payload, JobFinished)
+        assert (finished.event.payload.cluster, finished.event.id[-5:]) == (
+            cluster,
+            f"/on-{cluster}"[-5:],
+        )

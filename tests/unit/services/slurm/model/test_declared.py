@@ -4,8 +4,8 @@ import pytest
 from coplace.v1.control_pb2 import LICENCE_SCOPE_CLUSTER, LICENCE_SCOPE_SITE, ReservationDeclared
 
 from services.slurm.model.declared import licences_of, records_of, reservations_of
-from services.slurm.model.facts import ClusterMap
 from shared.catalogue.contents.check import check_contents
+from shared.slurm.clusters import ClusterMap
 
 CLUSTERS = ClusterMap("gold", {"n1": "gold", "n2": "gold", "n3": "rome"})
 LINE = (
