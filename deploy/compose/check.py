@@ -47,6 +47,8 @@ EMULATOR = "simulation"
 ASKED = ("archive", "history", "rest", "webhooks")
 # Without one an emulated run is that of placement alone, which the check compares with.
 NOT_PLAYED = ("planner", *ASKED)
+# Beside what a site has of its own.
+OF_A_SITE = ("slurm",)
 
 _NAME = "coplace-check"
 _DEMO = Path(__file__).with_name("demo.env")

@@ -24,10 +24,12 @@ REDIS = "docker.io/library/redis:7"
 # One for each extra of pyproject.toml that a service of the compose file needs.
 EXTRAS = (
     *("server", "placement", "planner", "prediction", "rest", "archive", "history"),
-    *("webhooks", "lab"),
+    *("webhooks", "lab", "slurm"),
 )
 # Beside them where the chart runs a resource manager.
 OF_THE_CHART = (*EXTRAS, "kubernetes")
+# Debian's packages that an image has beside: Slurm's commands, and what they show who they are by.
+DEBIAN_PACKAGES = {"slurm": "slurm-client munge"}
 COPLACE = {extra: image_of(extra) for extra in EXTRAS}
 STAND_IN_LABEL = "coplace.stand-in"
 
@@ -94,7 +96,8 @@ def _build_coplace(podman: Podman, tell: Callable[[str], None], extras: Sequence
         _build(podman, "localhost/coplace-code:latest", "--target=code", *source)
         for extra in extras:
             tell(f"building {image_of(extra)}")
-            _build(podman, image_of(extra), f"--build-arg=EXTRA={extra}", *source)
+            packages = f"--build-arg=PACKAGES={DEBIAN_PACKAGES.get(extra, '')}"
+            _build(podman, image_of(extra), f"--build-arg=EXTRA={extra}", packages, *source)
 
 
 def _copy_source(context: Path) -> None:

@@ -17,7 +17,7 @@ SOURCES: Final[Mapping[str, str]] = {
 }
 EXTRAS: Final = (
     *("archive", "history", "kubernetes", "lab", "mcp", "placement", "planner", "prediction"),
-    *("rest", "server", "webhooks"),
+    *("rest", "server", "slurm", "webhooks"),
 )
 _LOCK: Final = "requirements.lock"
 # The same versions for pip, which would demand hashes of our own wheels too.

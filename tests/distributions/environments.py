@@ -25,7 +25,7 @@ _SOURCES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 }
 EXTRAS: Final = (
     *("server", "placement", "planner", "prediction", "kubernetes", "rest", "archive", "mcp"),
-    *("history", "webhooks", "lab"),
+    *("history", "webhooks", "slurm", "lab"),
 )
 # What an environment has before anything is installed, or that is ours.
 _OWN: Final = frozenset(_SOURCES)

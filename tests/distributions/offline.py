@@ -30,6 +30,13 @@ _PODMAN_WITHIN_S: Final = 300.0
 # As timeout(1) says it.
 _TIMED_OUT: Final = 124
 # Another line of the page in the small form: what it needs is installed without an extra.
+# What a service needs to be up at all.
+_NEEDED: Final = {
+    "services.slurm": (
+        "COPLACE_SLURM_SITE=north",
+        "COPLACE_SLURM_CLUSTERS_FILE=/opt/coplace/deploy/slurm/clusters.yaml",
+    )
+}
 _SMALL: Final = {
     "'coplace[lab]'": "coplace",
     "coplace demo --jobs 20 --out out": "coplace asyncapi --out out",
@@ -110,7 +117,8 @@ def _require_it_starts(podman: Podman, image: str, command: Sequence[str]) -> No
     """Without Kafka a service is up, and says what it waits for. Its log is read, since what a
     container prints before podman is attached to it never comes there."""
     name = command[-1].replace(".", "-")
-    podman.call("run", "--detach", f"--name={name}", *_RESTRICTED, image, *command)
+    needed = [f"--env={each}" for each in _NEEDED.get(command[-1], ())]
+    podman.call("run", "--detach", f"--name={name}", *_RESTRICTED, *needed, image, *command)
     until_s = time.monotonic() + _WITHIN_S
     said = ""
     while not ("serving health" in said or "waiting_for" in said):

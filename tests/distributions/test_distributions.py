@@ -37,6 +37,7 @@ _SERVICES: Final = {
     "planner": ("services.planner",),
     "prediction": ("services.prediction",),
     "kubernetes": ("services.kubernetes",),
+    "slurm": ("services.slurm",),
     "rest": ("services.rest",),
     "history": ("services.history",),
     "webhooks": ("services.webhooks",),

@@ -19,6 +19,7 @@ from shared.process.settings import Settings
 from tests.helm.chart import (
     KUBERNETES_JOBS,
     OWN_SERVERS,
+    SLURM,
     STRIMZI,
     Document,
     pods,
@@ -174,8 +175,16 @@ def test_the_test_of_a_release_and_its_table_of_authority_reach_ingest() -> None
     assert not reaches(documents, every["topics"], every["ingest"], 50051)
 
 
+def test_the_resource_manager_of_a_slurm_reaches_whom_it_asks_alone() -> None:
+    documents = render(SLURM)
+    every = {component(labels): labels for _, _, labels in pods(documents)}
+    asked = {"ingest": 50051, "placement": 50053, "watch": 50054}
+    for name, port in {**asked, "energy-api": 50052, "redis": REDIS_PORT}.items():
+        assert reaches(documents, every["slurm"], every[name], port) is (name in asked)
+
+
 @pytest.mark.parametrize(
-    "values", [KUBERNETES_JOBS, OWN_SERVERS, STRIMZI], ids=lambda path: path.stem
+    "values", [KUBERNETES_JOBS, SLURM, OWN_SERVERS, STRIMZI], ids=lambda path: path.stem
 )
 def test_every_variable_is_one_that_is_read(values: Any) -> None:
     every: list[type[BaseSettings]] = [Settings, *services_settings()]

@@ -8,6 +8,7 @@ from tests.helm.chart import (
     FIRST_TRY,
     KUBERNETES_JOBS,
     ROOT,
+    SLURM,
     named,
     pods,
     refusal,
@@ -59,6 +60,17 @@ def test_a_hub_is_a_region_without_resource_managers() -> None:
     assert "kubernetes.enabled does not fit role: hub" in refusal(
         "role=hub", values=KUBERNETES_JOBS
     )
+    assert "slurm.enabled does not fit role: hub" in refusal("role=hub", values=SLURM)
+
+
+def test_a_site_with_a_slurm_names_the_hub_s_watch_and_is_its_site() -> None:
+    cluster = {"name": "gold", "node_model": "g", "idle_power_w": 1, "peak_bandwidth_gbps": 1}
+    clusters = [f"slurm.clusters[0].{name}={value}" for name, value in cluster.items()]
+    clusters.append("slurm.clusters[0].pstates_ghz[0]=2")
+    own = ("slurm.enabled=true", "slurm.configSecret=c", "slurm.mungeSecret=m", *clusters)
+    assert "hub.watch is missing" in refusal(*own, "slurm.site=north", values=SITE)
+    watch = "hub.watch=watch.hub.example.org:50054"
+    assert "an installation is of one site" in refusal(*own, watch, "slurm.site=s", values=SITE)
 
 
 @pytest.mark.parametrize("prefix", ["", "prod."])

@@ -36,6 +36,8 @@ from services.prediction.adapters import LEAST_JUDGED, PowerMeter
 from services.prediction.job_power import PowerOutcome
 from services.pricing.adapters import ChargeMeter
 from services.rest.settings import RestSettings, ServiceAddresses
+from services.slurm.adapters.meter import SlurmMeter
+from services.slurm.settings import SlurmSettings
 from services.watch.settings import WatchSettings
 from services.webhooks.deliveries import DeliveryBacklog
 from services.webhooks.meter import WebhooksMeter
@@ -71,7 +73,7 @@ def settings_variables(*settings: type[BaseSettings]) -> set[str]:
 
 def test_the_check_leaves_nothing_out_but_what_observes() -> None:
     played = {*check.SERVERS, *check.SERVICES, check.TOPICS, check.EMULATOR}
-    assert set(SERVICES) == played | OBSERVERS | {*check.NOT_PLAYED}
+    assert set(SERVICES) == played | OBSERVERS | {*check.NOT_PLAYED, *check.OF_A_SITE}
 
 
 @pytest.mark.parametrize("name", sorted(OURS))
@@ -80,7 +82,10 @@ def test_our_containers_run_what_exists_without_rights_and_writable_files(name: 
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
-    assert "user" not in service, "the image's own user is not root"
+    if name in check.OF_A_SITE:  # as a user of the site
+        assert service["user"].endswith(":-64030}")
+    else:
+        assert "user" not in service, "the image's own user is not root"
     match service["command"]:
         case ["python", "-m", module]:
             path = ROOT / module.replace(".", "/")
@@ -94,7 +99,7 @@ def test_every_setting_that_the_file_names_is_read() -> None:
     assert named <= settings_variables(
         *(Settings, IngestSettings, EnergyApiSettings, PlacementSettings, WatchSettings),
         *(SimulationSettings, RestSettings, ServiceAddresses, ArchiveSettings, HistorySettings),
-        WebhooksSettings,
+        *(WebhooksSettings, SlurmSettings),
     )
 
 
@@ -203,6 +208,9 @@ def exported_metrics() -> str:
     drifts.register(telemetry.meter)
     kubernetes = KubernetesMeter(telemetry.meter)
     kubernetes.begin("any")
+    slurm = SlurmMeter(telemetry.meter)
+    slurm.called("squeue", has_answered=False)
+    slurm.watch(dict, lambda: 0)
     Door("any", Mock(version=1), Mock(), telemetry.meter)
     power = PowerMeter()
     progress = LearnerProgress(judged=LEAST_JUDGED, alpha=0.1)

@@ -80,7 +80,7 @@ def test_nobody_starts_before_there_are_credentials(name: str) -> None:
 
 def test_every_container_but_those_that_observe_has_credentials() -> None:
     assert set(SECURE) == {*OURS, *check.SERVERS, check.CREDENTIALS}
-    assert set(HOLDERS) | {check.TOPICS} == OURS
+    assert {*HOLDERS, check.TOPICS, *check.OF_A_SITE} == OURS
     for name in (check.CREDENTIALS, check.TOPICS):  # who sees all of them is root without rights
         service = {**SERVICES.get(name, {}), **SECURE[name]}
         assert (service["user"], service["read_only"]) == ("0", True)
