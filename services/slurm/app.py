@@ -16,6 +16,7 @@ from services.slurm.adapters.cursor import CursorFile
 from services.slurm.adapters.decisions import DecisionsInHand
 from services.slurm.adapters.declared import DeclaredBySlurm
 from services.slurm.adapters.drains import DrainPublisher
+from services.slurm.adapters.ended import EndedRuns
 from services.slurm.adapters.heartbeat import SlurmHeartbeat
 from services.slurm.adapters.meter import SlurmMeter
 from services.slurm.adapters.obedience import Obedience
@@ -117,7 +118,7 @@ async def _connect(
         for cluster, nodes in shared_out(slurm.nodes(), shares).items():
             drains[cluster].tell(nodes)
         shown = slurm.shown("reservation")
-        declarations.declare_reservations(reservations_of(shown, publisher.clusters))
+        declarations.declare_reservations(reservations_of(shown, publisher.site.clusters))
 
     def declare() -> None:
         declarer.declare(publisher)
@@ -126,6 +127,8 @@ async def _connect(
 
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(looks.run())
+        ended = EndedRuns(own.ended_dir, region, lambda: publisher.site)
+        tasks.create_task(_every(own.looks_every_s, ended.publish))
         tasks.create_task(_every(own.nodes_every_s, tell_nodes))
         tasks.create_task(_every(own.declares_every_s, declare))
         tasks.create_task(reader.run(Tries(Obedience(slurm, region, site)).obey))

@@ -25,6 +25,10 @@ class SlurmSettings(EnvironmentSettings):
         Path("/var/lib/coplace-slurm/cursor"),
         description="How far decisions are obeyed: without it those that are kept are read again",
     )
+    ended_dir: Path = Field(
+        Path("/var/lib/coplace-slurm/ended"),
+        description="Where jobcomp.lua keeps the runs that ended, until they are published",
+    )
     account: str = Field("none", min_length=1, description="Of jobs without one")
     architecture: str = Field(
         "", description="Jobs go to clusters that declare the same; empty: the Slurm's name"

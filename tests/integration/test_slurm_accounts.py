@@ -2,6 +2,7 @@
 second, after every message was lost."""
 
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack
 from random import Random
@@ -12,22 +13,31 @@ import pytest
 from deploy.local.servers import LocalServers
 from services.slurm.adapters.accounts import ended_runs
 from services.slurm.adapters.commands import Slurm
+from services.slurm.adapters.ended import EndedRuns
 from services.slurm.model.facts import SlurmTerms, facts_of
-from shared.slurm.facts import Site, envelopes
+from shared.slurm.facts import Site, envelopes, identify
 from tests.support.accounts_region import AccountsRegion, of_core_time
 from tests.support.slurm_accounting import AccountingSlurm
 from tests.support.slurm_kinds import EveryKind
+from tests.support.snippets import REPOSITORY
+from tests.unit.services.slurm.region import PlayedRegion as KeptRegion
 
 _ORDINARY: Final = 20
 
 
-_SITE: Final = Site("north", "none", "")
+_SITE: Final = Site("north", "none", "", "alpha")
 _TERMS: Final = SlurmTerms(_SITE, "alpha")
+_WAYS: Final = ("sacct", "squeue", "jobcomp.lua")
 
 
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AccountingSlurm]:
-    with AccountingSlurm(tmp_path_factory.mktemp("accounts")) as found:
+    folder = tmp_path_factory.mktemp("accounts")
+    text = (REPOSITORY / "deploy" / "slurm" / "jobcomp.lua").read_text()
+    kept = folder / "ended"
+    kept.mkdir()
+    (folder / "jobcomp.lua").write_text(text.replace("/var/lib/coplace-slurm/ended", str(kept)))
+    with AccountingSlurm(folder, more="JobCompType=jobcomp/lua\n") as found:
         yield found
 
 
@@ -37,7 +47,7 @@ def test_what_accounts_have_is_charged_to_the_second_and_once(
     jobs = EveryKind(slurm, Random(1))
     jobs.run(_ORDINARY)
     assert jobs.submitted >= 50
-    assert contents_of_two_ways(monkeypatch, slurm) == {1}
+    assert contents_of_three_ways(monkeypatch, slurm) == {1}
     with ExitStack() as stack:
         region = AccountsRegion(servers, slurm)
         programs = region.programs()
@@ -56,14 +66,23 @@ def test_what_accounts_have_is_charged_to_the_second_and_once(
         assert region.charged_clusters() == {"gold", "rome"}
 
 
-def contents_of_two_ways(monkeypatch: pytest.MonkeyPatch, slurm: AccountingSlurm) -> set[int]:
-    """How many contents ids have that both squeue and sacct give."""
+def contents_of_three_ways(monkeypatch: pytest.MonkeyPatch, slurm: AccountingSlurm) -> set[int]:
+    """How many contents ids have that several of squeue, sacct and jobcomp.lua give. No run that
+    kept its nodes is missing in the files."""
     for name in ("SLURM_CONF", "PATH"):
         monkeypatch.setenv(name, slurm.environment[name])
     now_s = int(time.time())
     runs = [run for part in ended_runs(now_s - 3_600, now_s + 1) for run in part]
-    by_sacct = {fact.id: fact for run in runs for fact in envelopes(run.message(), _SITE)}
-    by_squeue = {fact.id: fact for job in Slurm().jobs() for fact in facts_of(job, _TERMS).told}
-    both = by_sacct.keys() & by_squeue.keys()
-    assert len(both) > 50
-    return {len({str(by_sacct[name]), str(by_squeue[name])}) for name in both}
+    kept = KeptRegion()
+    EndedRuns(slurm.folder / "ended", kept, lambda: _SITE).publish()
+    by_sacct = [fact for run in runs for fact in envelopes(run.message(), _SITE)]
+    by_squeue = [fact for job in Slurm().jobs() for fact in facts_of(job, _TERMS).told]
+    contents = defaultdict[str, list[str]](list)
+    for fact in (*by_sacct, *by_squeue, *kept.told):
+        contents[fact.id].append(str(fact))
+    assert len([name for name, found in contents.items() if len(found) == len(_WAYS)]) > 50
+    ended = {fact.job_finished.job_id for fact in kept.told if fact.HasField("job_finished")}
+    resized = {run.fields["job_id"] for run in runs if "RESIZING" in str(run.fields["state"])}
+    whole = [run for run in runs if run.fields["job_id"] not in resized]
+    assert ended == {identify(run.message(), _SITE) for run in whole}
+    return {len(set(found)) for found in contents.values()}

@@ -7,16 +7,15 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
-import grpc
 import structlog
 from coplace.v1.control_pb2 import ClusterDeclared
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import JobSubmitted
 
-from coplace_client.calls import UnansweredError
 from coplace_client.facts import fact
 from services.slurm.adapters.region import AskedRegion
 from services.slurm.adapters.runs import RunsSeen
+from services.slurm.adapters.sending import send
 from services.slurm.model.facts import SlurmTerms, facts_of
 from services.slurm.model.jobs import SlurmJob
 from services.slurm.model.start_terms import ShownJobs, release
@@ -24,16 +23,9 @@ from shared.domain.array_tasks import as_task
 from shared.domain.printable import printable
 from shared.process.clock import now_us
 from shared.slurm.clusters import ClusterMap
+from shared.slurm.facts import Site
 from shared.streams.stages.unit import EventTimeLimit
 
-# What one event can cause for a whole call: alone it is refused, and the others are taken.
-_OF_ONE: Final = frozenset(
-    {
-        grpc.StatusCode.INVALID_ARGUMENT,
-        grpc.StatusCode.PERMISSION_DENIED,
-        grpc.StatusCode.RESOURCE_EXHAUSTED,
-    }
-)
 _RESTART: Final = "not declared: restart this process when the cluster is idle"
 _AHEAD_US: Final = EventTimeLimit.from_wall_clock().ahead_us
 
@@ -89,9 +81,9 @@ class SlurmPublisher:
         self._site, self._terms = site, replace(self._terms, site=site)
 
     @property
-    def clusters(self) -> ClusterMap:
-        """Return the clusters as they are declared."""
-        return self._site.clusters
+    def site(self) -> Site:
+        """Return whose jobs they are, on the clusters as they are declared."""
+        return self._site
 
     def _declare(self, cluster: ClusterDeclared) -> None:
         at_us = now_us()
@@ -207,28 +199,8 @@ class SlurmPublisher:
     def _send(self, events: Sequence[Envelope], before: Mapping[str, str]) -> None:
         if not events:
             return
-        try:
-            refused = self._region.publish_all(events)
-        except UnansweredError as error:
-            if error.code not in _OF_ONE:
-                raise
-            refused = self._one_by_one(events)
-        for at, why in refused.items():
+        for at, why in send(self._region, events).items():
             self._note(f"ingest refused {events[at].id}:", why, before)
-
-    def _one_by_one(self, events: Sequence[Envelope]) -> Mapping[int, str]:
-        """Why some are refused, by their position. Raises UnansweredError where it is no fault of
-        one of them."""
-        refused: dict[int, str] = {}
-        for at, event in enumerate(events):
-            try:
-                found = self._region.publish_all([event])
-            except UnansweredError as error:
-                if error.code not in _OF_ONE:
-                    raise
-                found = {0: str(error)}
-            refused.update((at, why) for why in found.values())
-        return refused
 
 
 def _name(job: SlurmJob) -> str:

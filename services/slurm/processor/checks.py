@@ -49,8 +49,13 @@ def of_config(config: Mapping[str, str], user: str) -> Iterator[SetupPiece]:
     yield SetupPiece(f"TaskProlog={prolog}", "" if is_set else advice)
     age = config.get("MinJobAge", "")
     age_s = int(age.split()[0]) if age.split()[:1] and age.split()[0].isdecimal() else 0
-    advice = f"set MinJobAge={_DAY_S}: ends are missed while the process is stopped for longer"
-    yield SetupPiece(f"MinJobAge={age_s}", "" if age_s >= _LEAST_AGE_S else advice)
+    completion = config.get("JobCompType", "")
+    keeps_ends = completion == "jobcomp/lua" or age_s >= _LEAST_AGE_S
+    advice = (
+        f"set JobCompType=jobcomp/lua, or MinJobAge={_DAY_S}: ends are missed while the process is "
+        f"stopped for longer ({_HOW_TO})"
+    )
+    yield SetupPiece(f"JobCompType={completion}, MinJobAge={age_s}", "" if keeps_ends else advice)
     parameters = config.get("SchedulerParameters", "")
     interval = _BF_INTERVAL.search(parameters)
     is_short = interval is not None and int(interval[1]) <= _MOST_INTERVAL_S

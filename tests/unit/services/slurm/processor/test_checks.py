@@ -25,12 +25,17 @@ def test_a_slurm_that_is_set_up_lacks_nothing() -> None:
     assert "ok       SelectType=select/cons_tres: jobs get single cores" in map(str, found)
 
 
+def test_slurm_that_keeps_ends_in_files_may_forget_them_soon() -> None:
+    kept = {**GOOD, "JobCompType": "jobcomp/lua", "MinJobAge": "300 sec"}
+    assert all(each.is_good for each in of_config(kept, "slurm"))
+
+
 @pytest.mark.parametrize(
     ("changes", "user", "words"),
     [
         ({"JobSubmitPlugins": "(null)"}, "slurm", "set JobSubmitPlugins=lua"),
         ({"TaskProlog": "(null)"}, "slurm", "set TaskProlog"),
-        ({"MinJobAge": "300 sec"}, "slurm", "set MinJobAge=86400"),
+        ({"MinJobAge": "300 sec"}, "slurm", "set JobCompType=jobcomp/lua, or MinJobAge=86400"),
         ({"SchedulerParameters": "(null)"}, "slurm", "add bf_interval=1"),
         ({}, "ada", "run the process as slurm or root"),
     ],

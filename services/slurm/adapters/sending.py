@@ -1,0 +1,43 @@
+"""Hands facts to ingest, of which one may be such that the whole call is refused."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import grpc
+from coplace.v1.ingest_service_pb2 import Envelope
+
+from coplace_client.calls import UnansweredError
+from services.slurm.adapters.region import AskedRegion
+
+# What one event can cause for a whole call: alone it is refused, and the others are taken.
+_OF_ONE: Final = frozenset(
+    {
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+    }
+)
+
+
+def send(region: AskedRegion, events: Sequence[Envelope]) -> Mapping[int, str]:
+    """Hand over facts in order; return why some are refused, by their position. Raises
+    UnansweredError where it is no fault of one of them."""
+    try:
+        return region.publish_all(events)
+    except UnansweredError as error:
+        if error.code not in _OF_ONE:
+            raise
+        return _one_by_one(region, events)
+
+
+def _one_by_one(region: AskedRegion, events: Sequence[Envelope]) -> Mapping[int, str]:
+    refused: dict[int, str] = {}
+    for at, event in enumerate(events):
+        try:
+            found = region.publish_all([event])
+        except UnansweredError as error:
+            if error.code not in _OF_ONE:
+                raise
+            found = {0: str(error)}
+        refused.update((at, why) for why in found.values())
+    return refused
