@@ -16,6 +16,7 @@ _WITHIN_S: Final = 600.0
 # Of one answer: Python has some ten times as much of it in memory.
 _MOST_BYTES: Final = 32 * 1024 * 1024
 _MOST_SAID: Final = 400
+_JOBS_AT_ONCE: Final = 500
 _OVER: Final = "BF,CA,CD,DL,F,NF,OOM,PR,RQ,RS,RV,TO"
 _NEEDED: Final = (
     "this needs Slurm 22.05 or newer with slurmdbd and its JSON plugin (docs/how-to/slurm.md)"
@@ -36,19 +37,38 @@ def ended_runs(from_s: int, until_s: int) -> Iterator[Sequence[SacctRun]]:
                 found = _ended(from_s, before_s)
                 break
             except _TooMuchError:
+                if before_s == from_s + 1:
+                    yield from _ended_by_jobs(from_s)
+                    found = ()
+                    break
                 before_s = from_s + (before_s - from_s) // 2
-                if before_s == from_s:
-                    raise SlurmError("sacct says too much of one second") from None
         yield found
         from_s = before_s
 
 
-def _ended(from_s: int, until_s: int) -> Sequence[SacctRun]:
-    times = [f"--starttime={_local(from_s)}", f"--endtime={_local(until_s)}"]
-    options = ["--allusers", "--duplicates", "--allocations", f"--state={_OVER}", *times]
-    rows = _rows(["sacct", *options, "--json"])
+def _ended_by_jobs(at_s: int) -> Iterator[Sequence[SacctRun]]:
+    """Yield the runs that ended in a second of which sacct says too much at once: a large array
+    that was cancelled. Its tasks that never ran are one row, of which nothing is charged."""
+    options = [*_options(at_s, at_s + 1), "--noheader", "--parsable2", "--format=JobID"]
+    said = _within_memory(["sacct", *options]).decode(errors="replace").splitlines()
+    jobs = [name for name in dict.fromkeys(said) if name and "[" not in name]
+    for first in range(0, len(jobs), _JOBS_AT_ONCE):
+        chosen = ",".join(jobs[first : first + _JOBS_AT_ONCE])
+        try:
+            yield _ended(at_s, at_s + 1, f"--jobs={chosen}")
+        except _TooMuchError:
+            raise SlurmError(f"sacct says too much of one of the jobs {chosen:.100}") from None
+
+
+def _ended(from_s: int, until_s: int, *more: str) -> Sequence[SacctRun]:
+    rows = _rows(["sacct", *_options(from_s, until_s), *more, "--json"])
     found = (run for run in runs(rows) if from_s <= run.ended_s < until_s)
     return sorted(found, key=lambda run: run.ended_s)
+
+
+def _options(from_s: int, until_s: int) -> Sequence[str]:
+    times = [f"--starttime={_local(from_s)}", f"--endtime={_local(until_s)}"]
+    return ["--allusers", "--duplicates", "--allocations", f"--state={_OVER}", *times]
 
 
 def _rows(command: Sequence[str]) -> Sequence[Any]:
@@ -62,6 +82,13 @@ def _rows(command: Sequence[str]) -> Sequence[Any]:
     if not isinstance(found, list):
         raise SlurmError(f"sacct wrote no list of jobs as JSON: {_NEEDED}")
     return found
+
+
+def _within_memory(command: Sequence[str]) -> bytes:
+    try:
+        return _said(command)
+    except _TooMuchError:
+        raise SlurmError("sacct names too many jobs of one second") from None
 
 
 def _said(command: Sequence[str]) -> bytes:

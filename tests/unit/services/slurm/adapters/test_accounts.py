@@ -35,14 +35,40 @@ def test_accounts_are_read_an_hour_at_a_time_and_what_ended_at_another_time_is_l
     assert "--starttime=2026-11-26T13:33:20 --endtime=2026-11-26T14:33:20" in calls[0]
 
 
-def test_an_hour_that_is_too_large_is_read_in_halves(
+# Of all jobs it says more than is read at once; of some what the file beside it holds.
+_LARGE = """#!/bin/sh
+echo "$TZ $@" >> {folder}/calls
+case "$*" in
+*--format=JobID*) cat {folder}/names ;;
+*--jobs=*) cat {folder}/answer ;;
+*) head -c 100000 /dev/zero ;;
+esac
+"""
+
+
+def test_of_a_second_that_is_too_large_some_jobs_are_read_at_a_time(
     sacct: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(accounts, "_MOST_BYTES", 50_000)
+    monkeypatch.setattr(accounts, "_JOBS_AT_ONCE", 2)
+    (sacct / "sacct").write_text(_LARGE.format(folder=sacct))
+    (sacct / "names").write_text("9_1\n9_1\n9_2\n9_[3-7%2]\n10+1\n")
+    run = TrueRun([Stretch("n1", 2, 9)])
+    (sacct / "answer").write_text(json.dumps({"jobs": run.sacct()}))
+    ended_s = run.edges_s[-1]
+    found = list(ended_runs(ended_s - 3, ended_s + 1))
+    asked = [line.rpartition("--jobs=")[2] for line in (sacct / "calls").read_text().splitlines()]
+    assert [each.split()[0] for each in asked if each[0].isdigit()][-2:] == ["9_1,9_2", "10+1"]
+    assert sum(map(len, found)) == 2
+
+
+def test_one_job_that_is_too_large_is_named(sacct: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accounts, "_MOST_BYTES", 10)
-    (sacct / "answer").write_text(json.dumps({"jobs": [], "more": "x" * 20}))
-    with pytest.raises(SlurmError, match="too much of one second"):
-        list(ended_runs(T0_S, T0_S + 8))
-    assert len((sacct / "calls").read_text().splitlines()) == 4
+    (sacct / "sacct").write_text(_LARGE.format(folder=sacct))
+    (sacct / "names").write_text("9\n")
+    (sacct / "answer").write_text("x" * 20)
+    with pytest.raises(SlurmError, match="too much of one of the jobs 9"):
+        list(ended_runs(T0_S, T0_S + 1))
 
 
 @pytest.mark.parametrize("answer", ["", "no JSON", "{}", "[]", '{"jobs": 7}'])
