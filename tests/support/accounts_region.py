@@ -29,10 +29,12 @@ _NEVER: Final = ("None", "Unknown")
 class AccountsRegion:
     """Ingest and pricing beside a Slurm, which does not know of them."""
 
-    def __init__(self, servers: LocalServers, slurm: AccountingSlurm) -> None:
-        self._bootstrap, self._slurm = servers.kafka_bootstrap, slurm
+    def __init__(
+        self, servers: LocalServers, slurm: AccountingSlurm, namespace: str = NAMESPACE
+    ) -> None:
+        self._bootstrap, self._slurm, self._namespace = servers.kafka_bootstrap, slurm, namespace
         self.deployment = Deployment.from_settings(
-            Settings(kafka_bootstrap=self._bootstrap, namespace=NAMESPACE, kafka_partitions=2)
+            Settings(kafka_bootstrap=self._bootstrap, namespace=namespace, kafka_partitions=2)
         )
         create_topics(self.deployment)
         self._ports = free_ports(4)
@@ -105,7 +107,7 @@ class AccountsRegion:
         return {
             "PYTHONPATH": os.pathsep.join(sys.path),
             "COPLACE_KAFKA_BOOTSTRAP": self._bootstrap,
-            "COPLACE_NAMESPACE": NAMESPACE,
+            "COPLACE_NAMESPACE": self._namespace,
             "COPLACE_KAFKA_PARTITIONS": "2",
         }
 

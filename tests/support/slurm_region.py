@@ -54,7 +54,7 @@ class Region:
             )
         )
         create_topics(self.deployment)
-        self._ports = free_ports(8)
+        self._ports = free_ports(10)
         self._between: subprocess.Popen[bytes] | None = None
         self.ingest, self.placement = (f"127.0.0.1:{port}" for port in self._ports[:2])
 
@@ -71,6 +71,11 @@ class Region:
         found = self._program("ingest.jobcomp", "INGEST", self._ports[0], self._ports[4])
         site = {"COPLACE_INGEST_JOBCOMP_SITE": "north", "COPLACE_INGEST_JOBCOMP_CLUSTER": "alpha"}
         return replace(found, env={**found.env, **site})
+
+    def pricing(self) -> Program:
+        """What charges."""
+        found = self._program("pricing", "PRICING", self._ports[8], self._ports[9])
+        return replace(found, env={**found.env, "COPLACE_PRICING_GRACE_S": "0"})
 
     def _program(self, name: str, prefix: str, port: int, http_port: int) -> Program:
         environment = {
@@ -184,17 +189,23 @@ class Region:
 
 @contextmanager
 def connected(
-    servers: LocalServers, slurm: LocalSlurm, namespace: str = NAMESPACE, clusters: str = CLUSTERS
+    servers: LocalServers,
+    slurm: LocalSlurm,
+    namespace: str = NAMESPACE,
+    clusters: str = CLUSTERS,
+    **more: str,
 ) -> Iterator[Region]:
-    """A Slurm that runs, and what connects it; commands of this process are those of that Slurm."""
+    """A Slurm that runs, and what connects it; commands of this process are those of that Slurm.
+    `more` is of the environment of the process beside it."""
     with ExitStack() as stack:
         environment = stack.enter_context(pytest.MonkeyPatch.context())
         stack.enter_context(slurm)
-        environment.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
+        for name in ("SLURM_CONF", "PATH"):
+            environment.setenv(name, slurm.environment[name])
         found = Region(servers, slurm, namespace)
         programs = found.programs()
         servers.start(programs)
         stack.callback(servers.remove, programs)
-        found.start(clusters)
+        found.start(clusters, **more)
         stack.callback(found.kill)
         yield found
