@@ -1,18 +1,20 @@
 """`make e2e-slurm`: jobs of every kind under Coplace and under plain Slurm, side by side: the same
-lines at the same seconds on two Slurms of one machine, each with slurmdbd, MariaDB and eight slurmd.
+lines at the same seconds on two Slurms of one machine, each with slurmdbd, MariaDB, eight slurmd.
 
 A seed fails where a job did not run once, where it may, when it may; where a node was idle for long
 beside a job that it fits; and where charges differ from Slurm's accounts.
 """
 
 import argparse
+import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
+from itertools import cycle
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -22,7 +24,7 @@ from deploy.local.kafka.broker import KAFKA
 from deploy.local.servers import LocalServers
 from lab.benchmarks.by_turns.__main__ import interval
 from tests.slurm.lines import drawn
-from tests.slurm.play import Play
+from tests.slurm.play import Play, run_all
 from tests.slurm.site import CLUSTERS, accounting_slurm, reserve
 from tests.slurm.verdict import MOST_HELD_SHARE, MOST_WASTED_S, Outcome
 from tests.support.accounts_region import AccountsRegion
@@ -31,6 +33,8 @@ from tests.support.slurm_region import Region, connected
 from tests.support.snippets import REPOSITORY
 
 _KILL_EVERY_S: Final = 20.0
+_SERVICES: Final = ("ingest", "placement", "watch", "pricing")
+_DAEMONS: Final = ("slurmctld", "slurmdbd", "slurmd")
 # As the process has them by itself.
 _DEFAULTS: Final = {
     "COPLACE_SLURM_LOOKS_EVERY_S": "1",
@@ -72,13 +76,14 @@ def played(given: argparse.Namespace, seed: int, root: Path | None) -> SeedResul
             prepare(each)
         region.until(lambda: "kept" in region.ask("reservation", "list"), "the reservation")
         accounts = AccountsRegion(servers, slurm, namespace)
-        plays = (
-            Play(plain, lines, lambda number: plain.say("scontrol", "release", str(number))),
-            Play(slurm, lines, lambda number: region.ask("release", region.id_of(number))),
-        )
-        kills = list(_kills(servers, slurm, region, namespace)) if given.kills else []
-        run_both(plays, given.over_s + given.within_s, kills)
-        return judged(Outcome(plays[0]), Outcome(plays[1]), accounts, is_killed=bool(kills))
+        plays = Play(plain, lines, plain.release), Play(slurm, lines, region.release)
+        kills = Kills(servers, slurm, region, namespace) if given.kills else int
+        run_all(plays, given.over_s + given.within_s, kills)
+        if given.keep:
+            for each, name in ((plain, "plain"), (slurm, "coplace")):
+                keep(each, given.keep / f"{seed}-{name}")
+            shutil.copytree(servers.run_dir / "log", given.keep / f"{seed}-services")
+        return judged(Outcome(plays[0]), Outcome(plays[1]), accounts, is_killed=given.kills)
 
 
 def prepare(slurm: AccountingSlurm) -> None:
@@ -88,37 +93,42 @@ def prepare(slurm: AccountingSlurm) -> None:
     slurm.run("sacctmgr", "-i", "modify", "user", "root", "set", "qos+=short")
 
 
-def run_both(
-    plays: Sequence[Play], within_s: float, kills: Sequence[tuple[str, Callable[[], object]]]
-) -> None:
-    """Run plays at once, and end things hard meanwhile."""
-    begin_s = time.monotonic() + 1.0
-    threads = [threading.Thread(target=play.run, args=(begin_s, within_s)) for play in plays]
-    for each in threads:
-        each.start()
-    at = 0
-    while any(each.is_alive() for each in threads):
-        time.sleep(_KILL_EVERY_S if kills else 1.0)
-        if kills and threads[-1].is_alive():
-            name, kill = kills[at % len(kills)]
-            print(f"{time.monotonic() - begin_s:.0f} s: kill {name}", flush=True)
+def keep(slurm: AccountingSlurm, folder: Path) -> None:
+    """Keep what a Slurm and what is beside it noted, and its accounts."""
+    folder.mkdir(parents=True)
+    for file in (*slurm.folder.glob("*.log"), slurm.folder / "ledger"):
+        shutil.copy(file, folder)
+    options = ("--allusers", "--duplicates", "--allocations", "--starttime=now-1hour")
+    columns = "--format=jobid,submit,eligible,start,end,suspended,alloccpus,nodelist,state,qos"
+    (folder / "sacct").write_text(slurm.say("sacct", *options, "--parsable2", columns))
+
+
+class Kills:
+    """Ends things hard in turn, each some time behind the one before."""
+
+    def __init__(
+        self, servers: LocalServers, slurm: AccountingSlurm, region: Region, namespace: str
+    ) -> None:
+        names = (*(f"{namespace}-{each}" for each in _SERVICES), KAFKA)
+        kills: list[tuple[str, Callable[[], object]]] = [
+            ("the process slurm", partial(self._again, region)),
+            *((name, partial(servers.kill, name)) for name in names),
+            *((name, partial(slurm.kill, name)) for name in _DAEMONS),
+        ]
+        self._turn = cycle(kills)
+        self._next_s = time.monotonic() + _KILL_EVERY_S
+
+    def __call__(self) -> None:
+        """End the next, if it is time."""
+        if time.monotonic() >= self._next_s:
+            name, kill = next(self._turn)
+            print(f"kill {name}", flush=True)
             kill()
-            at += 1
+            self._next_s = time.monotonic() + _KILL_EVERY_S
 
-
-def _kills(
-    servers: LocalServers, slurm: AccountingSlurm, region: Region, namespace: str
-) -> Iterator[tuple[str, Callable[[], object]]]:
-    def again() -> None:
+    def _again(self, region: Region) -> None:
         region.kill()
         region.start(CLUSTERS, **_DEFAULTS)
-
-    yield "the process slurm", again
-    for name in ("ingest", "placement", "watch", "pricing"):
-        yield name, lambda name=name: servers.kill(f"{namespace}-{name}")  # type: ignore[misc]
-    yield KAFKA, lambda: servers.kill(KAFKA)
-    for program in ("slurmctld", "slurmdbd", "slurmd"):
-        yield program, lambda program=program: slurm.kill(program)  # type: ignore[misc]
 
 
 def judged(
@@ -171,6 +181,7 @@ def main() -> int:
     parser.add_argument("--longest-s", type=int, default=10, help="the longest job")
     parser.add_argument("--order", default="manager", help="Coplace's setting of the policy")
     parser.add_argument("--kills", action="store_true", help="end everything hard in turn")
+    parser.add_argument("--keep", type=Path, help="a folder for logs and accounts")
     parser.add_argument("--slurm", choices=("22.05", "24.11"), default="22.05")
     given = parser.parse_args()
     root = None

@@ -1,6 +1,6 @@
 """Lines that users type, drawn by a seed: the same for every Slurm."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
@@ -114,60 +114,18 @@ def drawn(rng: Random, count: int, over_s: float, longest_s: int, *, is_full: bo
 
 def _with_kind(rng: Random, kind: str, line: Line, before: Sequence[Line]) -> Line:
     """Return a line that asks for something, does so or is done to so."""
-    partition = rng.choice(("small", "big", "both"))
-    match kind:
-        case "array":
-            tasks = rng.randint(2, 4)
-            line = replace(line, tasks=tasks, at_once=rng.randint(1, 3))
-        case "dependency":
-            line = _behind(rng, line, before)
-        case "begin":
-            line = replace(line, begin_s=rng.randint(1, 20))
-        case "licences":
-            line = replace(line, licences=rng.randint(1, 2))
-        case "features":
-            features, partitions = rng.choice(
-                (("skylake", ("both",)), ("rome", ("both",)), ("rome|ib", ("small", "big")))
-            )
-            line = replace(line, features=features, partitions=partitions)
-        case "reservation":
-            line = replace(line, is_reserved=True, partitions=("small",))
-        case "exclusive":
-            line = replace(line, is_exclusive=True, partitions=(partition,))
-        case "memory":
-            line = replace(line, memory_mb=rng.choice((300, 900, 2_500)))
-        case "nodes":
-            nodes = rng.randint(2, 2 if partition == "both" else 3)
-            line = replace(line, nodes=nodes, cores=nodes * rng.randint(1, 3))
-            line = replace(line, partitions=(partition,))
-        case "named":
-            node = rng.choice(sorted(NODES_OF[partition] - RESERVED))
-            line = replace(line, partitions=(partition,))
-            is_wanted = rng.random() < 0.5
-            line = replace(line, wanted=node) if is_wanted else replace(line, excluded=node)
-        case "name":
-            line = replace(line, name=rng.choice(_NAMES))
-        case "single":
-            line = replace(line, is_single=True, name=_SINGLE)
-        case "fails":
-            line = replace(line, exit_code=3)
-        case "cancel":
-            line = replace(line, cancel_s=rng.uniform(0.5, 8.0))
-        case "hold":
-            line = replace(line, release_s=rng.uniform(1.0, 8.0))
-        case "suspend":
-            line = replace(line, suspends=True, lasts_s=8)
-        case "requeue":
-            line = replace(line, requeues=True, lasts_s=8)
-        case "het":
-            line = replace(line, partitions=("small",))
-        case "interactive":
-            line = replace(line, command=rng.choice(("srun", "salloc")))
-        case "qos":
-            line = replace(line, more=("--qos=short",))
-        case _:
-            pass
+    if kind == "dependency":
+        line = _behind(rng, line, before)
+    elif kind in _ASKS:
+        line = _ASKS[kind](rng, line)
     return replace(line, kind=kind)
+
+
+def _named(rng: Random, line: Line) -> Line:
+    partition = rng.choice(_ALONE)
+    line = replace(line, partitions=(partition,))
+    node = rng.choice(sorted(NODES_OF[partition] - RESERVED))
+    return replace(line, wanted=node) if rng.random() < 0.5 else replace(line, excluded=node)
 
 
 def _behind(rng: Random, line: Line, before: Sequence[Line]) -> Line:
@@ -187,8 +145,76 @@ def _behind(rng: Random, line: Line, before: Sequence[Line]) -> Line:
     return replace(line, awaits=tuple(awaits))
 
 
+def _wide(rng: Random, line: Line) -> Line:
+    partition = rng.choice(_ALONE)
+    nodes = 2 if partition == "both" else rng.randint(2, 3)
+    cores = nodes * rng.randint(1, 3)
+    return replace(line, partitions=(partition,), nodes=nodes, cores=cores)
+
+
+def _featured(rng: Random, line: Line) -> Line:
+    features, *partitions = rng.choice(_FEATURED)
+    return replace(line, features=features, partitions=tuple(partitions))
+
+
+_ALONE: Final = ("small", "big", "both")
+_FEATURED: Final = (("skylake", "both"), ("rome", "both"), ("rome|ib", "small", "big"))
+_ASKS: Final[Mapping[str, Callable[[Random, Line], Line]]] = {
+    "array": lambda rng, line: replace(line, tasks=rng.randint(2, 4), at_once=rng.randint(1, 3)),
+    "begin": lambda rng, line: replace(line, begin_s=rng.randint(1, 20)),
+    "licences": lambda rng, line: replace(line, licences=rng.randint(1, 2)),
+    "features": _featured,
+    "reservation": lambda _, line: replace(line, is_reserved=True, partitions=("small",)),
+    "exclusive": lambda rng, line: replace(
+        line, is_exclusive=True, partitions=(rng.choice(_ALONE),)
+    ),
+    "memory": lambda rng, line: replace(line, memory_mb=rng.choice((300, 900, 2_500))),
+    "nodes": _wide,
+    "named": _named,
+    "name": lambda rng, line: replace(line, name=rng.choice(_NAMES)),
+    "single": lambda _, line: replace(line, is_single=True, name=_SINGLE),
+    "fails": lambda _, line: replace(line, exit_code=3),
+    "cancel": lambda rng, line: replace(line, cancel_s=rng.uniform(0.5, 8.0)),
+    "hold": lambda rng, line: replace(line, release_s=rng.uniform(1.0, 8.0)),
+    "suspend": lambda _, line: replace(line, suspends=True, lasts_s=8),
+    "requeue": lambda _, line: replace(line, requeues=True, lasts_s=8),
+    "het": lambda _, line: replace(line, partitions=("small",)),
+    "interactive": lambda rng, line: replace(line, command=rng.choice(("srun", "salloc")), cores=1),
+    "qos": lambda _, line: replace(line, more=("--qos=short",)),
+}
 _KINDS: Final = (
     *("plain", "plain", "plain", "array", "array", "dependency", "dependency", "begin", "licences"),
     *("features", "reservation", "exclusive", "memory", "nodes", "named", "name", "single"),
     *("fails", "cancel", "hold", "suspend", "het", "interactive"),
 )
+
+
+def ordinary() -> list[Line]:
+    """Return thirty lines as users type them day by day."""
+    small, big, both = (("small",), ("big",), ("both",))
+    asked: list[Line] = [
+        *(Line(0, "plain", small, lasts_s=10) for _ in range(6)),
+        *(Line(0, "plain", big, cores=2, lasts_s=10) for _ in range(3)),
+        Line(0, "plain", ("small", "big"), lasts_s=10),
+        Line(0, "nodes", big, cores=2, nodes=2, lasts_s=10),
+        Line(0, "nodes", both, cores=4, nodes=2, lasts_s=10),
+        Line(0, "begin", small, begin_s=10, lasts_s=5),
+        Line(0, "begin", big, begin_s=20, lasts_s=5),
+        Line(0, "dependency", small, awaits=(("afterok", 0),), lasts_s=5),
+        Line(0, "dependency", big, awaits=(("afterany", 1), ("after", 2)), lasts_s=5),
+        Line(0, "array", small, tasks=3, at_once=3, lasts_s=5),
+        Line(0, "array", big, tasks=4, at_once=2, lasts_s=5),
+        Line(0, "features", both, features="skylake", lasts_s=5),
+        Line(0, "features", ("small", "big"), features="rome|ib", lasts_s=5),
+        Line(0, "reservation", small, is_reserved=True, lasts_s=5),
+        Line(0, "licences", small, licences=1, lasts_s=5),
+        Line(0, "memory", small, memory_mb=1_000, lasts_s=5),
+        Line(0, "named", big, wanted="b2", lasts_s=5),
+        Line(0, "named", small, excluded="a1", lasts_s=5),
+        Line(0, "exclusive", big, is_exclusive=True, lasts_s=5),
+        Line(0, "name", small, name="gr\udcf6\udcdfe", lasts_s=5),
+        Line(0, "single", small, is_single=True, name=_SINGLE, lasts_s=5),
+        Line(0, "single", small, is_single=True, name=_SINGLE, lasts_s=5),
+        Line(0, "fails", big, exit_code=3, lasts_s=5),
+    ]
+    return asked

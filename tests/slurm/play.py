@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -142,6 +143,14 @@ class Play:
             )
 
 
-def plain_release(slurm: LocalSlurm) -> Release:
-    """How users let in what they held where there is no Coplace."""
-    return lambda number: slurm.say("scontrol", "release", str(number))
+def run_all(plays: Sequence[Play], within_s: float, meanwhile: Callable[[], object] = int) -> None:
+    """Run plays at once; `meanwhile` is done again and again until the last has ended."""
+    begin_s = time.monotonic() + 1.0
+    threads = [threading.Thread(target=play.run, args=(begin_s, within_s)) for play in plays]
+    for each in threads:
+        each.start()
+    while threads[-1].is_alive():
+        meanwhile()
+        threads[-1].join(1.0)
+    for each in threads:
+        each.join()

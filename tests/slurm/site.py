@@ -19,9 +19,8 @@ PartitionName=both Nodes=a[2-3],b[1-2] MaxTime=INFINITE State=UP
 LICENCES: Final = 4
 SELECT: Final = "CR_Core_Memory"
 # Slurm looks at what waits every second; 500 jobs that ended are shown until the end.
-_MORE: Final = f"""\
+_MORE: Final = """\
 DefMemPerCPU=200
-{{licences}}
 MinJobAge=86400
 SchedulerParameters=sched_interval=1,batch_sched_delay=0,bf_interval=1
 """
@@ -51,15 +50,23 @@ _RESERVE: Final = (
 
 
 def plain_slurm(folder: Path) -> LocalSlurm:
+    """The Slurm without accounts, which starts jobs itself."""
+    return LocalSlurm(folder, None, _with_licences(), NODES, SELECT, holds=False)
+
+
+def held_slurm(folder: Path) -> LocalSlurm:
     """The Slurm without accounts, which holds new jobs for Coplace."""
-    more = _MORE.format(licences=f"Licenses=matlab:{LICENCES}")
-    return LocalSlurm(folder, None, more, NODES, SELECT)
+    return LocalSlurm(folder, None, _with_licences(), NODES, SELECT)
 
 
 def accounting_slurm(folder: Path, root: Path | None, *, holds: bool) -> AccountingSlurm:
     """The Slurm with slurmdbd and MariaDB; it holds new jobs for Coplace, or starts them."""
-    more = _MORE.format(licences="")
-    return AccountingSlurm(folder, root, more, NODES, SELECT, holds=holds)
+    return AccountingSlurm(folder, root, _MORE, NODES, SELECT, holds=holds)
+
+
+def _with_licences() -> str:
+    """Where there are accounts they say it."""
+    return f"{_MORE}Licenses=matlab:{LICENCES}\n"
 
 
 def reserve(slurm: LocalSlurm) -> None:

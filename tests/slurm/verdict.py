@@ -60,25 +60,23 @@ class Outcome:
     def wrong(self) -> Iterator[str]:
         """Yield what is not as it must be of jobs that ran."""
         for (place, task), times in self.runs.items():
-            most = 2 if self.lines[place].requeues else 1
-            if times > most:
+            if times > 1 + self.lines[place].requeues:
                 yield f"line {place} task {task} began {times} times"
         for job in self.jobs:
             line = self.line(job)
-            name = f"{job.number}_{job.task} ({line.kind})"
-            if line.kind != "het" and not line.may_use.issuperset(job.names):
-                yield f"{name} ran on {job.nodes}, not in {sorted(line.may_use)}"
-            since_s = self._eligible.since_s(job)
-            if job.has_run and not job.restarts:
-                if since_s is None:
-                    yield f"{name} ran, and was not eligible"
-                elif job.start_s + _A_SECOND_S < since_s:
-                    yield f"{name} began {since_s - job.start_s:g} s before it was eligible"
-            wanted = "FAILED" if line.exit_code else "COMPLETED"
-            if job.state not in (wanted, "CANCELLED" if line.cancel_s else wanted):
-                yield f"{name} is {job.state} ({job.reason}), restarts {job.restarts}"
+            for problem in (*_of_where(job, line), *self._of_when(job), *_of_end(job, line)):
+                yield f"{job.number}_{job.task} ({line.kind}) {problem}"
         if "BadConstraints" in self.watcher.reasons:
             yield "BadConstraints was seen"
+
+    def _of_when(self, job: ShownJob) -> Iterator[str]:
+        since_s = self._eligible.since_s(job)
+        if not job.has_run or job.restarts:
+            return
+        if since_s is None:
+            yield "ran, and was not eligible"
+        elif job.start_s + _A_SECOND_S < since_s:
+            yield f"began {since_s - job.start_s:g} s before it was eligible"
 
     def summary(self) -> str:
         """Return a line of figures."""
@@ -87,7 +85,19 @@ class Outcome:
         return (
             f"{len(self.jobs)} jobs and tasks {states}, makespan {self.makespan_s:g} s, mean wait "
             f"{fmean(waits) if waits else 0:.2f} s, node idle beside a job at most "
-            f"{self.watcher.longest_wasted_s:.1f} s ({self.watcher.longest.get('node')}), job passed over "
+            f"{self.watcher.longest_wasted_s:.1f} s ({self.watcher.longest.get('node')}), "
+            f"job passed over "
             f"{self.watcher.longest_passed_s:.1f} s ({self.watcher.longest.get('job')}), "
             f"{self._play.looks} looks, refused {self._play.refused}"
         )
+
+
+def _of_where(job: ShownJob, line: Line) -> Iterator[str]:
+    if line.kind != "het" and not line.may_use.issuperset(job.names):
+        yield f"ran on {job.nodes}, not in {sorted(line.may_use)}"
+
+
+def _of_end(job: ShownJob, line: Line) -> Iterator[str]:
+    wanted = "FAILED" if line.exit_code else "COMPLETED"
+    if job.state != wanted and not (line.cancel_s and job.state == "CANCELLED"):
+        yield f"is {job.state} ({job.reason}), restarts {job.restarts}"

@@ -39,7 +39,6 @@ SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd-%n.pid
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
-JobSubmitPlugins=lua
 TaskProlog={folder}/task_prolog.sh
 SelectType=select/cons_tres
 SelectTypeParameters={select}
@@ -49,6 +48,7 @@ ReturnToService=2
 MinJobAge=86400
 MpiDefault=none
 """
+_HOLDS: Final = "JobSubmitPlugins=lua\n"
 _HOSTS: Final = re.compile(r"^NodeName=(\S+)", re.MULTILINE)
 _COMMANDS: Final = ("scontrol", "scancel", "sinfo", "sbatch", "squeue")
 _WRAPPER: Final = """\
@@ -84,11 +84,14 @@ class LocalSlurm:
         more: str = "",
         nodes: str = PLAIN,
         select: str = "CR_Core",
+        *,
+        holds: bool = True,
     ) -> None:
         """`folder` is below the root, where there is one; `more` is appended to slurm.conf. `nodes`
-        are its lines of nodes, which get their ports here, and of partitions."""
+        are its lines of nodes, which get their ports here, and of partitions. New jobs are held for
+        Coplace where it `holds`."""
         self.folder, self._root, self._more = folder, root, more
-        self._nodes, self._select = nodes, select
+        self._nodes, self._select, self._holds = nodes, select, holds
         self.names = [name for line in _HOSTS.findall(nodes) for name in expand(line)]
         self.inside = Path("/", folder.relative_to(root)) if root else folder
         self.environment = {**os.environ, "SLURM_CONF": str(self.inside / "slurm.conf")}
@@ -139,6 +142,10 @@ class LocalSlurm:
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
+    def release(self, number: int) -> None:
+        """Let a job in that its user held."""
+        self.say("scontrol", "release", str(number))
+
     def _wrap(self, root: Path) -> None:
         """Commands that are those of the root."""
         (self.folder / "bin").mkdir()
@@ -161,6 +168,7 @@ class LocalSlurm:
         text = _CONF.format(
             folder=self.inside, port=port, user=getpass.getuser(), select=self._select
         )
+        text += _HOLDS if self._holds else ""
         left = iter(of_nodes)
 
         def with_ports(line: re.Match[str]) -> str:

@@ -52,8 +52,8 @@ _COMMANDS: Final = ("sacct", "sacctmgr")
 
 
 class AccountingSlurm(LocalSlurm):
-    """LocalSlurm with accounts. Four nodes of eight cores, unless it says others; jobs are held for
-    Coplace where it `holds`."""
+    """LocalSlurm with accounts. Four nodes of eight cores, unless it says others; it starts jobs
+    itself, unless it `holds` them for Coplace."""
 
     def __init__(
         self,
@@ -66,9 +66,9 @@ class AccountingSlurm(LocalSlurm):
         holds: bool = False,
     ) -> None:
         """As LocalSlurm."""
-        self._dbd_port, self._holds = free_ports(1)[0], holds
+        self._dbd_port = free_ports(1)[0]
         accounts = _ACCOUNTS.format(port=self._dbd_port)
-        super().__init__(folder, root, accounts + more, nodes, select)
+        super().__init__(folder, root, accounts + more, nodes, select, holds=holds)
         # Of the database: Debian's own has another one.
         self.environment["MYSQL_UNIX_PORT"] = str(self.inside / "mysql.sock")
 
@@ -133,8 +133,6 @@ class AccountingSlurm(LocalSlurm):
             (self.folder / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
         file = self.folder / "slurm.conf"
         text = file.read_text()
-        if not self._holds:
-            text = text.replace("JobSubmitPlugins=lua\n", "")
         file.write_text(text.replace("sched_interval=1", "sched_interval=1,bf_interval=1"))
 
     def _wrap(self, root: Path) -> None:

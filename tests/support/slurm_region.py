@@ -172,6 +172,10 @@ class Region:
         result = CliRunner().invoke(app, arguments, env=where)
         return result.output
 
+    def release(self, number: int) -> None:
+        """Let a job in that its user held."""
+        self.ask("release", self.id_of(number))
+
     def until(self, holds: Callable[[], object], what: str) -> None:
         """Wait until something holds."""
         deadline_s = time.monotonic() + _WITHIN_S
