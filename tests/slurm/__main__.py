@@ -29,19 +29,12 @@ from tests.slurm.site import CLUSTERS, accounting_slurm, reserve
 from tests.slurm.verdict import MOST_HELD_SHARE, MOST_WASTED_S, Outcome
 from tests.support.accounts_region import AccountsRegion
 from tests.support.slurm_accounting import AccountingSlurm
-from tests.support.slurm_region import Region, connected
+from tests.support.slurm_region import DEFAULTS, Region, connected
 from tests.support.snippets import REPOSITORY
 
 _KILL_EVERY_S: Final = 20.0
 _SERVICES: Final = ("ingest", "placement", "watch", "pricing")
 _DAEMONS: Final = ("slurmctld", "slurmdbd", "slurmd")
-# As the process has them by itself.
-_DEFAULTS: Final = {
-    "COPLACE_SLURM_LOOKS_EVERY_S": "1",
-    "COPLACE_SLURM_IDLE_LOOKS_EVERY_S": "3",
-    "COPLACE_SLURM_NODES_EVERY_S": "15",
-    "COPLACE_SLURM_DECLARES_EVERY_S": "60",
-}
 
 
 class SeedResult(NamedTuple):
@@ -66,7 +59,7 @@ def played(given: argparse.Namespace, seed: int, root: Path | None) -> SeedResul
         plain = stack.enter_context(accounting_slurm(folders[0], root, holds=False))
         slurm = accounting_slurm(folders[1], root, holds=True)
         namespace = f"e2e-slurm-{seed}"
-        region = stack.enter_context(connected(servers, slurm, namespace, CLUSTERS, **_DEFAULTS))
+        region = stack.enter_context(connected(servers, slurm, namespace, CLUSTERS, **DEFAULTS))
         pricing = region.pricing()
         servers.start([pricing])
         stack.callback(servers.remove, [pricing])
@@ -75,7 +68,7 @@ def played(given: argparse.Namespace, seed: int, root: Path | None) -> SeedResul
         for each in (plain, slurm):
             prepare(each)
         region.until(lambda: "kept" in region.ask("reservation", "list"), "the reservation")
-        accounts = AccountsRegion(servers, slurm, namespace)
+        accounts = AccountsRegion(servers, slurm, namespace, region.ingest)
         plays = Play(plain, lines, plain.release), Play(slurm, lines, region.release)
         kills = Kills(servers, slurm, region, namespace) if given.kills else int
         run_all(plays, given.over_s + given.within_s, kills)
@@ -128,7 +121,7 @@ class Kills:
 
     def _again(self, region: Region) -> None:
         region.kill()
-        region.start(CLUSTERS, **_DEFAULTS)
+        region.start(CLUSTERS, **DEFAULTS)
 
 
 def judged(
@@ -159,16 +152,22 @@ def judged(
 
 
 def reconciled(accounts: AccountsRegion, within_s: float = 60.0) -> list[str]:
-    """Return what charges and accounts do not agree on."""
+    """Return what charges and accounts do not agree on, once what was not seen was caught up."""
+    before = _differences(accounts, within_s)
+    print(f"charges other than Slurm's accounts: {len(before)}", *before, sep="\n  ")
+    if not before:
+        return []
+    print("caught up, and refused: {} {}".format(*accounts.catch_up()))
+    return [f"charge: {each}" for each in _differences(accounts, within_s)]
+
+
+def _differences(accounts: AccountsRegion, within_s: float) -> list[str]:
     deadline_s = time.monotonic() + within_s
     while True:
-        code, left = accounts.reconcile()
-        if code == 0 or time.monotonic() > deadline_s:
-            break
+        _, left = accounts.reconcile()
+        if not left or time.monotonic() > deadline_s:
+            return left
         time.sleep(2.0)
-    in_accounts, charged = accounts.core_s()
-    print(f"{in_accounts:g} core s in Slurm's accounts, {charged:g} charged")
-    return [f"charge: {each}" for each in left]
 
 
 def main() -> int:

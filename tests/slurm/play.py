@@ -5,6 +5,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from tests.slurm.lines import Line
@@ -14,6 +15,7 @@ from tests.support.slurm import LocalSlurm
 _LOOKS_EVERY_S: Final = 0.4
 # So long a job runs before its user does something to it.
 _RUNS_S: Final = 2.0
+_TRIES: Final = 20
 _SCRIPT: Final = """\
 echo "{place} ${{SLURM_JOB_ID:-0}} $(date +%s.%N) ${{SLURM_ARRAY_TASK_ID:-0}}" >>{ledger}
 sleep {lasts_s}; exit {exit_code}"""
@@ -33,6 +35,8 @@ class Play:
         self.released_s: dict[int, float] = {}
         self._submitted_s: dict[int, float] = {}
         self._done: set[tuple[int | str, ...]] = set()
+        self._asked: set[int] = set()
+        self._beside = ThreadPoolExecutor(1)
         self._by_hand: list[subprocess.Popen[bytes]] = []
         self.looks = 0
 
@@ -48,6 +52,7 @@ class Play:
             if not waiting and self.jobs and all(job.is_over for job in self.jobs):
                 break
             time.sleep(_LOOKS_EVERY_S)
+        self._beside.shutdown()
         for each in self._by_hand:
             each.kill()
             each.wait()
@@ -121,9 +126,9 @@ class Play:
             age_s = time.monotonic() - self._submitted_s[place]
             if line.cancel_s and age_s >= line.cancel_s:
                 self._once(place, "scancel", str(number))
-            if line.release_s and age_s >= line.release_s and place not in self.released_s:
-                self.released_s[place] = time.time()
-                self._release(number)
+            if line.release_s and age_s >= line.release_s and place not in self._asked:
+                self._asked.add(place)
+                self._beside.submit(self._let_in, place, number)
             if job is None or time.time() < job.start_s + _RUNS_S:
                 continue
             if line.suspends:
@@ -133,6 +138,17 @@ class Play:
             if line.requeues:
                 self._once(place, "scontrol", "update", f"JobId={number}", "Requeue=1")
                 self._once(place, "scontrol", "requeue", str(number))
+
+    def _let_in(self, place: int, number: int) -> None:
+        """Again, where it is not known yet. What is submitted meanwhile does not wait for it."""
+        for _ in range(_TRIES):
+            try:
+                self._release(number)
+            except AssertionError:
+                time.sleep(1.0)
+            else:
+                self.released_s[place] = time.time()
+                return
 
     def _once(self, place: int, *command: str) -> None:
         """What fails, as the job is over meanwhile, is not tried again."""

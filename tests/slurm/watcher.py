@@ -166,8 +166,8 @@ class Watcher:
         self.reasons: set[str] = set()
         self.longest_wasted_s, self.longest_passed_s = 0.0, 0.0
         self.longest: dict[str, str] = {}
-        self._wasted_since_s: dict[object, float] = {}
-        self._passed_since_s: dict[object, float] = {}
+        self._wasted_since_s: dict[str, float] = {}
+        self._passed_since_s: dict[str, float] = {}
 
     def note(
         self,
@@ -184,25 +184,30 @@ class Watcher:
             if job.state == "PENDING" and self._waits(job, jobs, places, eligible)
         ]
         now_s = time.monotonic()
-        wasted = set(_wasted(waiting, rooms_now))
+        wasted = dict(_wasted(waiting, rooms_now))
         self.longest_wasted_s = self._longest(
             "node", wasted, self._wasted_since_s, now_s, self.longest_wasted_s
         )
-        passed = set(_passed(waiting, rooms_now))
+        passed = dict(_passed(waiting, rooms_now))
         self.longest_passed_s = self._longest(
             "job", passed, self._passed_since_s, now_s, self.longest_passed_s
         )
 
     def _longest(
-        self, kind: str, now: set[str], since_s: dict[object, float], now_s: float, before_s: float
+        self,
+        kind: str,
+        now: Mapping[str, str],
+        since_s: dict[str, float],
+        now_s: float,
+        before_s: float,
     ) -> float:
-        for gone in since_s.keys() - now:
+        for gone in since_s.keys() - now.keys():
             del since_s[gone]
         for each in now:
             lasts_s = now_s - since_s.setdefault(each, now_s)
             if lasts_s > before_s:
                 before_s = lasts_s
-                self.longest[kind] = each
+                self.longest[kind] = f"{each} {now[each]}"
         return before_s
 
     def _waits(
@@ -227,13 +232,14 @@ class Watcher:
 
 def _wasted(
     waiting: Sequence[tuple[ShownJob, Line]], rooms_now: Mapping[str, Room]
-) -> Iterator[str]:
+) -> Iterator[tuple[str, str]]:
     """The idle nodes on which a job could start, which no wider one before it waits for."""
     idle = {name: room for name, room in rooms_now.items() if room.is_idle}
-    for _, line in waiting:
+    for job, line in waiting:
         places = _places(line, idle)
         if len(places) >= max(line.nodes, 1):
-            yield from places
+            beside = f"beside {job.number}_{job.task}, {line.kind}, {job.reason}"
+            yield from ((each, beside) for each in places)
         else:
             for each in places:
                 del idle[each]
@@ -241,12 +247,12 @@ def _wasted(
 
 def _passed(
     waiting: Sequence[tuple[ShownJob, Line]], rooms_now: Mapping[str, Room]
-) -> Iterator[str]:
+) -> Iterator[tuple[str, str]]:
     """The jobs for which there is room that no job before them waits for."""
     left = dict(rooms_now)
     for job, line in waiting:
         if len(_places(line, left)) >= max(line.nodes, 1):
-            yield f"{job.number}_{job.task} ({line.kind})"
+            yield f"{job.number}_{job.task}", f"{line.kind}, {job.reason}"
         for each in line.may_use & left.keys():
             del left[each]
 

@@ -121,6 +121,10 @@ class LocalSlurm:
         for daemon in self._daemons.values():
             daemon.wait(_WITHIN_S)
 
+    def pid(self, program: str) -> int:
+        """The process id of the first daemon of a program."""
+        return next(each.pid for command, each in self._daemons.items() if command[0] == program)
+
     def kill(self, program: str) -> None:
         """End the daemons of a program hard, and start them again."""
         for command in [each for each in self._daemons if each[0] == program]:

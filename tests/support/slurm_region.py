@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from cli.kafka_topics import KafkaTopics
 from cli.main import app
@@ -37,6 +37,13 @@ EVERY: Final = {
     "COPLACE_SLURM_IDLE_LOOKS_EVERY_S": "0.5",
     "COPLACE_SLURM_NODES_EVERY_S": "0.5",
     "COPLACE_SLURM_DECLARES_EVERY_S": "3600",
+}
+# As the process has them by itself.
+DEFAULTS: Final = {
+    "COPLACE_SLURM_LOOKS_EVERY_S": "1",
+    "COPLACE_SLURM_IDLE_LOOKS_EVERY_S": "3",
+    "COPLACE_SLURM_NODES_EVERY_S": "15",
+    "COPLACE_SLURM_DECLARES_EVERY_S": "60",
 }
 _WITHIN_S: Final = 60.0
 
@@ -168,13 +175,16 @@ class Region:
 
     def ask(self, *arguments: str) -> str:
         """What `coplace` answers."""
+        return self._asked(*arguments).output
+
+    def _asked(self, *arguments: str) -> Result:
         where = {"COPLACE_PLACEMENT_ADDRESS": self.placement, "COPLACE_INGEST_ADDRESS": self.ingest}
-        result = CliRunner().invoke(app, arguments, env=where)
-        return result.output
+        return CliRunner().invoke(app, arguments, env=where)
 
     def release(self, number: int) -> None:
-        """Let a job in that its user held."""
-        self.ask("release", self.id_of(number))
+        """Let a job in that its user held. Raises AssertionError where that is not known yet."""
+        result = self._asked("release", self.id_of(number))
+        assert result.exit_code == 0, result.output
 
     def until(self, holds: Callable[[], object], what: str) -> None:
         """Wait until something holds."""
