@@ -346,6 +346,20 @@ JOBS_OF_ACCOUNTS ?= 40
 slurm-accounts: setup system-servers ## jobs of every kind on a Slurm 24.11 with jobcomp/kafka and slurmdbd: charges beside its accounts: JOBS_OF_ACCOUNTS= SEED=
 	$(BIN)/python -m tests.accounts --seed $(SEED) --jobs $(JOBS_OF_ACCOUNTS)
 
+JOBS_OF_SLURM ?= 500
+SEEDS ?= 1 2 3 4 5
+SLURM ?= 22.05
+
+.PHONY: e2e-slurm
+e2e-slurm: setup system-servers system-slurm ## jobs of every kind under Coplace and plain Slurm side by side: JOBS_OF_SLURM= SEEDS="1 2" SLURM=24.11 KILLS=1
+	$(BIN)/python -m tests.slurm --jobs $(JOBS_OF_SLURM) --seeds $(SEEDS) --slurm $(SLURM) \
+	    $(if $(KILLS),--kills)
+
+.PHONY: bench-slurm
+bench-slurm: setup system-servers system-slurm ## what Coplace adds from submission to start, and its calls to slurmctld: SEED= NODES_OF_SLURM=1000
+	$(BIN)/python -m tests.slurm.overhead --seed $(SEED) \
+	    $(if $(NODES_OF_SLURM),--nodes $(NODES_OF_SLURM))
+
 .PHONY: fuzz-rest
 fuzz-rest: setup ## hostile HTTP requests to REST over real services, in process: RECORDS= SEED=
 	$(BIN)/python -m tests.attacks.rest --seed $(SEED) $(if $(RECORDS),--records $(RECORDS))

@@ -43,7 +43,7 @@ NAME: Final = "slurm"
 _AGAIN_S: Final = 5.0
 # For so long behind a change Slurm is looked at as often as while there are some.
 _BUSY_S: Final = 30.0
-# A look takes no more than this part of the time: slurmctld has others to answer.
+# Slurm answers no more than this part of the time: slurmctld has others to answer.
 _MOST_OF_TIME: Final = 0.2
 
 log = structlog.get_logger(__name__)
@@ -198,19 +198,20 @@ class _Looks:
     ) -> None:
         self._slurm, self._publisher, self._heartbeat, self._own = slurm, publisher, heartbeat, own
         self._busy_until_s = 0.0
+        self._answered_in_s = 0.0
 
     async def run(self) -> None:
         """Look, until cancelled."""
         while True:
-            began_s = time.monotonic()
             await _tried(self._look)
-            ended_s = time.monotonic()
-            is_busy = ended_s < self._busy_until_s
+            is_busy = time.monotonic() < self._busy_until_s
             pause_s = self._own.looks_every_s if is_busy else self._own.idle_looks_every_s
-            await asyncio.sleep(max(pause_s, (ended_s - began_s) / _MOST_OF_TIME))
+            await asyncio.sleep(max(pause_s, self._answered_in_s / _MOST_OF_TIME))
 
     def _look(self) -> None:
+        began_s = time.monotonic()
         jobs = self._slurm.jobs()
+        self._answered_in_s = time.monotonic() - began_s
         for job in jobs:
             self._keep_to_placement(job)
         if self._publisher.tell(jobs):

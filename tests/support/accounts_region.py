@@ -38,13 +38,21 @@ _NEVER: Final = ("None", "Unknown")
 class AccountsRegion:
     """Ingest and pricing beside a Slurm, which does not know of them."""
 
-    def __init__(self, servers: LocalServers, slurm: AccountingSlurm) -> None:
-        self._bootstrap, self._slurm = servers.kafka_bootstrap, slurm
+    def __init__(
+        self,
+        servers: LocalServers,
+        slurm: AccountingSlurm,
+        namespace: str = NAMESPACE,
+        ingest: str = "",
+    ) -> None:
+        """`ingest` is where one listens that runs already."""
+        self._bootstrap, self._slurm, self._namespace = servers.kafka_bootstrap, slurm, namespace
         self.deployment = Deployment.from_settings(
-            Settings(kafka_bootstrap=self._bootstrap, namespace=NAMESPACE, kafka_partitions=2)
+            Settings(kafka_bootstrap=self._bootstrap, namespace=namespace, kafka_partitions=2)
         )
         create_topics(self.deployment)
         self._ports = free_ports(4)
+        self._ingest = ingest or f"127.0.0.1:{self._ports[0]}"
         self._began_s = time.time()
 
     def programs(self) -> list[Program]:
@@ -88,7 +96,7 @@ class AccountsRegion:
 
     def catch_up(self) -> tuple[int, int]:
         """How many facts were published, and how many of them refused."""
-        done = self._coplace("catch-up", f"--ingest=127.0.0.1:{self._ports[0]}")
+        done = self._coplace("catch-up", f"--ingest={self._ingest}")
         found = _PUBLISHED.search(done.stdout)
         assert found, done.stderr
         return int(found[1]), int(found[2])
@@ -138,7 +146,7 @@ class AccountsRegion:
         return {
             "PYTHONPATH": os.pathsep.join(sys.path),
             "COPLACE_KAFKA_BOOTSTRAP": self._bootstrap,
-            "COPLACE_NAMESPACE": NAMESPACE,
+            "COPLACE_NAMESPACE": self._namespace,
             "COPLACE_KAFKA_PARTITIONS": "2",
         }
 

@@ -39,7 +39,6 @@ SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd-%n.pid
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
-JobSubmitPlugins=lua
 TaskProlog={folder}/task_prolog.sh
 SelectType=select/cons_tres
 SelectTypeParameters={select}
@@ -49,6 +48,7 @@ ReturnToService=2
 MinJobAge=86400
 MpiDefault=none
 """
+_HOLDS: Final = "JobSubmitPlugins=lua\n"
 _HOSTS: Final = re.compile(r"^NodeName=(\S+)", re.MULTILINE)
 _COMMANDS: Final = ("scontrol", "scancel", "sinfo", "sbatch", "squeue")
 _WRAPPER: Final = """\
@@ -84,17 +84,20 @@ class LocalSlurm:
         more: str = "",
         nodes: str = PLAIN,
         select: str = "CR_Core",
+        *,
+        holds: bool = True,
     ) -> None:
         """`folder` is below the root, where there is one; `more` is appended to slurm.conf. `nodes`
-        are its lines of nodes, which get their ports here, and of partitions."""
+        are its lines of nodes, which get their ports here, and of partitions. New jobs are held for
+        Coplace where it `holds`."""
         self.folder, self._root, self._more = folder, root, more
-        self._nodes, self._select = nodes, select
+        self._nodes, self._select, self._holds = nodes, select, holds
         self.names = [name for line in _HOSTS.findall(nodes) for name in expand(line)]
-        self._inside = Path("/", folder.relative_to(root)) if root else folder
-        self.environment = {**os.environ, "SLURM_CONF": str(self._inside / "slurm.conf")}
+        self.inside = Path("/", folder.relative_to(root)) if root else folder
+        self.environment = {**os.environ, "SLURM_CONF": str(self.inside / "slurm.conf")}
         if root:
             self.environment["PATH"] = f"{folder / 'bin'}:{os.environ['PATH']}"
-        self._daemons: list[subprocess.Popen[bytes]] = []
+        self._daemons: dict[tuple[str, ...], subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> "LocalSlurm":
         self._write()
@@ -113,10 +116,21 @@ class LocalSlurm:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for daemon in reversed(self._daemons):
+        for daemon in reversed(self._daemons.values()):
             daemon.terminate()
-        for daemon in self._daemons:
+        for daemon in self._daemons.values():
             daemon.wait(_WITHIN_S)
+
+    def pid(self, program: str) -> int:
+        """The process id of the first daemon of a program."""
+        return next(each.pid for command, each in self._daemons.items() if command[0] == program)
+
+    def kill(self, program: str) -> None:
+        """End the daemons of a program hard, and start them again."""
+        for command in [each for each in self._daemons if each[0] == program]:
+            self._daemons[command].kill()
+            self._daemons[command].wait(_WITHIN_S)
+            self._start(*command)
 
     def say(self, *command: str) -> str:
         """What a command of Slurm says."""
@@ -132,12 +146,16 @@ class LocalSlurm:
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
+    def release(self, number: int) -> None:
+        """Let a job in that its user held."""
+        self.say("scontrol", "release", str(number))
+
     def _wrap(self, root: Path) -> None:
         """Commands that are those of the root."""
         (self.folder / "bin").mkdir()
         for command in _COMMANDS:
             file = self.folder / "bin" / command
-            conf = self._inside / "slurm.conf"
+            conf = self.inside / "slurm.conf"
             file.write_text(_WRAPPER.format(root=root, conf=conf, command=command))
             file.chmod(0o755)
 
@@ -152,8 +170,9 @@ class LocalSlurm:
         shutil.copy(_GLUE / "task_prolog.sh", self.folder)
         port, *of_nodes = free_ports(1 + len(self.names))
         text = _CONF.format(
-            folder=self._inside, port=port, user=getpass.getuser(), select=self._select
+            folder=self.inside, port=port, user=getpass.getuser(), select=self._select
         )
+        text += _HOLDS if self._holds else ""
         left = iter(of_nodes)
 
         def with_ports(line: re.Match[str]) -> str:
@@ -164,14 +183,15 @@ class LocalSlurm:
         (self.folder / "slurm.conf").write_text(text + nodes + self._more)
 
     def _start(self, *command: str) -> None:
-        log = (self.folder / f"{'-'.join(command).replace('/', '_')}.log").open("wb")
+        key = command
+        log = (self.folder / f"{'-'.join(command).replace('/', '_')}.log").open("ab")
         if self._root:
             inside = (f"SLURM_CONF={self.environment['SLURM_CONF']}", *command)
             script = _DAEMON.format(root=self._root)
             command = ("unshare", "--mount", "sh", "-c", script, "sh", *inside)
         with log:
             daemon = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
-        self._daemons.append(daemon)
+        self._daemons[key] = daemon
 
     def _wait(self) -> None:
         deadline_s = time.monotonic() + _WITHIN_S

@@ -52,18 +52,29 @@ _COMMANDS: Final = ("sacct", "sacctmgr")
 
 
 class AccountingSlurm(LocalSlurm):
-    """LocalSlurm with accounts. Four nodes of eight cores; jobs are not held."""
+    """LocalSlurm with accounts. Four nodes of eight cores, unless it says others; it starts jobs
+    itself, unless it `holds` them for Coplace."""
 
-    def __init__(self, folder: Path, root: Path | None = None, more: str = "") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        root: Path | None = None,
+        more: str = "",
+        nodes: str = _NODES,
+        select: str = "CR_Core",
+        *,
+        holds: bool = False,
+    ) -> None:
         """As LocalSlurm."""
         self._dbd_port = free_ports(1)[0]
-        super().__init__(folder, root, _ACCOUNTS.format(port=self._dbd_port) + more, _NODES)
+        accounts = _ACCOUNTS.format(port=self._dbd_port)
+        super().__init__(folder, root, accounts + more, nodes, select, holds=holds)
         # Of the database: Debian's own has another one.
-        self.environment["MYSQL_UNIX_PORT"] = str(self._inside / "mysql.sock")
+        self.environment["MYSQL_UNIX_PORT"] = str(self.inside / "mysql.sock")
 
     @property
     def _my_conf(self) -> Path:
-        return self._inside / "my.cnf"
+        return self.inside / "my.cnf"
 
     def __enter__(self) -> "AccountingSlurm":
         try:
@@ -75,10 +86,10 @@ class AccountingSlurm(LocalSlurm):
         return self
 
     def _start_accounts(self) -> None:
-        conf = _DAEMON_CONF.format(port=self._dbd_port, user=getpass.getuser(), folder=self._inside)
+        conf = _DAEMON_CONF.format(port=self._dbd_port, user=getpass.getuser(), folder=self.inside)
         (self.folder / "slurmdbd.conf").write_text(conf)
         (self.folder / "slurmdbd.conf").chmod(0o600)
-        (self.folder / "my.cnf").write_text(_MARIADB_CONF.format(folder=self._inside))
+        (self.folder / "my.cnf").write_text(_MARIADB_CONF.format(folder=self.inside))
         self.run("mariadb-install-db", f"--defaults-file={self._my_conf}", "--user=root")
         self._start("mariadbd", f"--defaults-file={self._my_conf}", "--user=root")
         self._until("mariadb-admin", f"--defaults-file={self._my_conf}", "ping")
@@ -121,7 +132,7 @@ class AccountingSlurm(LocalSlurm):
         if self._root:  # slurmd of 24.11 starts without cgroups only where this says so
             (self.folder / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
         file = self.folder / "slurm.conf"
-        text = file.read_text().replace("JobSubmitPlugins=lua\n", "")
+        text = file.read_text()
         file.write_text(text.replace("sched_interval=1", "sched_interval=1,bf_interval=1"))
 
     def _wrap(self, root: Path) -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from cli.kafka_topics import KafkaTopics
 from cli.main import app
@@ -38,6 +38,13 @@ EVERY: Final = {
     "COPLACE_SLURM_NODES_EVERY_S": "0.5",
     "COPLACE_SLURM_DECLARES_EVERY_S": "3600",
 }
+# As the process has them by itself.
+DEFAULTS: Final = {
+    "COPLACE_SLURM_LOOKS_EVERY_S": "1",
+    "COPLACE_SLURM_IDLE_LOOKS_EVERY_S": "3",
+    "COPLACE_SLURM_NODES_EVERY_S": "15",
+    "COPLACE_SLURM_DECLARES_EVERY_S": "60",
+}
 _WITHIN_S: Final = 60.0
 
 
@@ -54,7 +61,7 @@ class Region:
             )
         )
         create_topics(self.deployment)
-        self._ports = free_ports(8)
+        self._ports = free_ports(10)
         self._between: subprocess.Popen[bytes] | None = None
         self.ingest, self.placement = (f"127.0.0.1:{port}" for port in self._ports[:2])
 
@@ -71,6 +78,11 @@ class Region:
         found = self._program("ingest.jobcomp", "INGEST", self._ports[0], self._ports[4])
         site = {"COPLACE_INGEST_JOBCOMP_SITE": "north", "COPLACE_INGEST_JOBCOMP_CLUSTER": "alpha"}
         return replace(found, env={**found.env, **site})
+
+    def pricing(self) -> Program:
+        """What charges."""
+        found = self._program("pricing", "PRICING", self._ports[8], self._ports[9])
+        return replace(found, env={**found.env, "COPLACE_PRICING_GRACE_S": "0"})
 
     def _program(self, name: str, prefix: str, port: int, http_port: int) -> Program:
         environment = {
@@ -163,9 +175,16 @@ class Region:
 
     def ask(self, *arguments: str) -> str:
         """What `coplace` answers."""
+        return self._asked(*arguments).output
+
+    def _asked(self, *arguments: str) -> Result:
         where = {"COPLACE_PLACEMENT_ADDRESS": self.placement, "COPLACE_INGEST_ADDRESS": self.ingest}
-        result = CliRunner().invoke(app, arguments, env=where)
-        return result.output
+        return CliRunner().invoke(app, arguments, env=where)
+
+    def release(self, number: int) -> None:
+        """Let a job in that its user held. Raises AssertionError where that is not known yet."""
+        result = self._asked("release", self.id_of(number))
+        assert result.exit_code == 0, result.output
 
     def until(self, holds: Callable[[], object], what: str) -> None:
         """Wait until something holds."""
@@ -184,17 +203,23 @@ class Region:
 
 @contextmanager
 def connected(
-    servers: LocalServers, slurm: LocalSlurm, namespace: str = NAMESPACE, clusters: str = CLUSTERS
+    servers: LocalServers,
+    slurm: LocalSlurm,
+    namespace: str = NAMESPACE,
+    clusters: str = CLUSTERS,
+    **more: str,
 ) -> Iterator[Region]:
-    """A Slurm that runs, and what connects it; commands of this process are those of that Slurm."""
+    """A Slurm that runs, and what connects it; commands of this process are those of that Slurm.
+    `more` is of the environment of the process beside it."""
     with ExitStack() as stack:
         environment = stack.enter_context(pytest.MonkeyPatch.context())
         stack.enter_context(slurm)
-        environment.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
+        for name in ("SLURM_CONF", "PATH"):
+            environment.setenv(name, slurm.environment[name])
         found = Region(servers, slurm, namespace)
         programs = found.programs()
         servers.start(programs)
         stack.callback(servers.remove, programs)
-        found.start(clusters)
+        found.start(clusters, **more)
         stack.callback(found.kill)
         yield found

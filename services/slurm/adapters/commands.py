@@ -12,6 +12,7 @@ from services.slurm.model.declared import records_of
 from services.slurm.model.jobs import SlurmJob
 from services.slurm.processor.giving_back import GivenBack
 from services.slurm.processor.orders import Release
+from shared.domain.hostlist import expand
 from shared.slurm.grant_answer import GrantAnswer
 
 _WITHIN_S: Final = 60.0
@@ -116,7 +117,9 @@ class Slurm:
         where it starts is not its to say."""
         said = [f"AdminComment={release.word}", f"TimeLimit={release.limit_min}", "Requeue=0"]
         if release.nodes:
-            said.append(f"ReqNodeList={','.join(release.nodes)}")
+            # To Slurm these are nodes that it must have: without a number it may get others too.
+            count = sum(len(expand(each)) for each in release.nodes)
+            said += [f"ReqNodeList={','.join(release.nodes)}", f"NumNodes={count}-{count}"]
         self._change("scontrol", "update", f"JobId={job}", *said)
         self._change("scontrol", "release", job)
 

@@ -107,6 +107,27 @@ class SlurmJob:
         return said.wanted if said.grant else text(self.fields.get("required_nodes"))
 
     @property
+    def most_nodes(self) -> int:
+        """Return on how many nodes its user lets it run at most; 0: he did not say."""
+        said = GrantAnswer.parse(text(self.fields.get("admin_comment")))
+        return said.most_nodes if said.grant else self._shown_most_nodes
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Return whether Slurm has other nodes for it than its user asked for."""
+        shown = self.released_on, self._shown_most_nodes
+        return shown != (self.wanted, self.most_nodes)
+
+    @property
+    def _shown_most_nodes(self) -> int:
+        return number(self.fields.get("max_nodes")) or 0
+
+    @property
+    def least_nodes(self) -> int:
+        """Return on how many nodes it runs at least."""
+        return number(self.fields.get("node_count")) or 1
+
+    @property
     def released_on(self) -> str:
         """Return the nodes that it is to start on, as a host list."""
         return text(self.fields.get("required_nodes"))

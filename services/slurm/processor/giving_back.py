@@ -5,22 +5,27 @@ from typing import Final, NamedTuple
 
 from services.slurm.model.jobs import GIVEN_BACK, SlurmJob
 
+# On so many nodes may be what has no limit of them.
+_ANY_NODES: Final = 100_000
 # As many as a command takes.
 _AT_ONCE: Final = 100
 
 
 class GivenBack(NamedTuple):
     """Jobs that wait, by Slurm's names of them. `wanted` are the nodes that their user asked for
-    where Slurm has others; None: it has the same."""
+    where Slurm has others, and `nodes` how many; None: it has the same."""
 
     jobs: tuple[str, ...]
     wanted: str | None = None
+    nodes: str = ""
 
     @property
     def changes(self) -> tuple[str, ...]:
         """Return what `scontrol update` is to change of them: the word says that no grant starts
         them any more."""
-        nodes = () if self.wanted is None else (f"ReqNodeList={self.wanted}",)
+        nodes: tuple[str, ...] = ()
+        if self.wanted is not None:
+            nodes = f"ReqNodeList={self.wanted}", f"NumNodes={self.nodes}"
         return *nodes, f"AdminComment={GIVEN_BACK}"
 
 
@@ -34,10 +39,11 @@ def given_back(jobs: Iterable[SlurmJob]) -> list[GivenBack]:
     moved: list[GivenBack] = []
     for job in jobs:
         if job.is_pending and not job.is_held_by_user and (job.is_held or job.word.is_started):
-            if job.released_on == job.wanted:
-                alike.append(_name(job))
+            if job.is_narrowed:
+                nodes = f"{job.least_nodes}-{job.most_nodes or _ANY_NODES}"
+                moved.append(GivenBack((_name(job),), job.wanted, nodes))
             else:
-                moved.append(GivenBack((_name(job),), job.wanted))
+                alike.append(_name(job))
     starts = range(0, len(alike), _AT_ONCE)
     return [*(GivenBack(tuple(alike[at : at + _AT_ONCE])) for at in starts), *moved]
 

@@ -15,12 +15,13 @@ def job(number: int, **changes: Any) -> SlurmJob:
 
 
 def test_what_waits_is_given_back_and_what_its_user_holds_stays() -> None:
-    word = f"coplace grant=2 started freq_ghz=2.1 submit={SUBMIT_S} wanted=n[1-2]"
+    word = f"coplace grant=2 started freq_ghz=2.1 submit={SUBMIT_S}"
     found = given_back(
         [
             job(1),
             job(2, required_nodes="n7"),
-            job(3, admin_comment=word, priority=9, required_nodes="n1"),
+            job(3, admin_comment=f"{word} wanted=n[1-2]", priority=9, required_nodes="n1"),
+            job(8, admin_comment=f"{word} most_nodes=4", node_count=2, max_nodes=2),
             job(4, admin_comment="coplace held by its user"),
             job(5, **RUNS),
             job(6, priority=7),
@@ -29,10 +30,11 @@ def test_what_waits_is_given_back_and_what_its_user_holds_stays() -> None:
     )
     assert found == [
         GivenBack(("1", "2", "7_[1-3]")),
-        GivenBack(("3",), "n[1-2]"),
+        GivenBack(("3",), "n[1-2]", "1-100000"),
+        GivenBack(("8",), "", "2-4"),
     ]
     assert found[0].changes == (f"AdminComment={GIVEN_BACK}",)
-    assert found[1].changes == ("ReqNodeList=n[1-2]", f"AdminComment={GIVEN_BACK}")
+    assert found[2].changes == ("ReqNodeList=", "NumNodes=2-4", f"AdminComment={GIVEN_BACK}")
 
 
 def test_a_command_has_a_hundred_of_them_at_most() -> None:
