@@ -136,8 +136,8 @@ class Obedience:
         self._looks.forget(job)
         match order:
             case Release(word=word):
-                about_it = word._replace(submit_s=job.submit_s, wanted=job.wanted)
-                self._slurm.release(job.name_in_slurm, replace(order, word=about_it))
+                about_it = replace(order, word=job.answered(word))
+                self._slurm.release(job.name_in_slurm, about_it)
             case Cancel():
                 self._slurm.cancel(job.name_in_slurm)
             case Suspend():
@@ -152,8 +152,7 @@ class Obedience:
         now = self._job(job_id)
         if now is not None and now.has_nodes:
             return False
-        word = order.word._replace(submit_s=job.submit_s, wanted=job.wanted)
-        self._slurm.leave(job.name_in_slurm, word)
+        self._slurm.leave(job.name_in_slurm, job.answered(order.word))
         return True
 
 
