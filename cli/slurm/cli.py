@@ -1,7 +1,7 @@
 """`coplace slurm`: what an operator of a Slurm does beside the process, and its accounts."""
 
 import getpass
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -13,9 +13,15 @@ from cli.asking import Ingest, Placement, asking
 from cli.notes import note
 from cli.slurm.catch_up import catch_up, reconcile
 from coplace_client.errors import UnusableError
-from services.slurm.adapters.commands import Slurm, SlurmError
+from services.slurm.adapters.commands import Slurm
+from services.slurm.adapters.giving_back import (
+    GIVEN_BACK,
+    FailedError,
+    give_back,
+    given_back,
+    shown_jobs,
+)
 from services.slurm.processor.checks import SetupPiece, of_config, of_nodes
-from services.slurm.processor.giving_back import GivenBack, given_back
 from services.slurm.settings import shares_of
 
 app = typer.Typer(
@@ -87,22 +93,11 @@ def release(
     """
     if not everything:
         raise typer.BadParameter("must be given: all jobs go back, or none", param_hint="--all")
-    slurm = Slurm()
-    found = given_back(slurm.jobs())
-    failed = [problem for group in found for problem in _given(slurm, group)]
+    try:
+        found = given_back(shown_jobs())
+    except FailedError as error:
+        raise UnusableError(str(error)) from None
+    failed = [problem for group in found for problem in give_back(group, GIVEN_BACK)]
     typer.echo(f"{sum(len(group.jobs) for group in found) - len(failed)} jobs are Slurm's")
     note(failed)
     raise typer.Exit(1 if failed else 0)
-
-
-def _given(slurm: Slurm, group: GivenBack) -> Iterator[str]:
-    """Give jobs back; yield why some were not. Together, else one by one: one that is refused is no
-    reason to keep the others."""
-    try:
-        slurm.give_back(group)
-    except SlurmError as error:
-        if len(group.jobs) == 1:
-            yield f"job {group.jobs[0]} is not released: {error}"
-            return
-        for name in group.jobs:
-            yield from _given(slurm, group._replace(jobs=(name,)))

@@ -76,6 +76,7 @@ class _Position:
     def __init__(self, request: WatchDecisionsRequest, patience: Patience) -> None:
         self._request = request
         self._patience = patience
+        self.heard_s = -math.inf
         self._pauses_s = patience.pauses_s()
 
     @property
@@ -93,6 +94,7 @@ class _Position:
         asked.CopyFrom(self._request)
         asked.cursor, asked.from_earliest = response.cursor, False
         self._request = asked
+        self.heard_s = time.monotonic()
         self._pauses_s = self._patience.pauses_s()
         if not response.HasField("decision"):
             return None
@@ -131,6 +133,11 @@ class _Watcher:
     def cursor(self) -> str:
         """Return the cursor behind what was handed over; heartbeats move it on."""
         return self._position.cursor
+
+    @property
+    def is_silent(self) -> bool:
+        """Return whether neither a decision nor a heartbeat came for longer than one takes."""
+        return time.monotonic() - self._position.heard_s > self._silence_s
 
 
 class DecisionWatcher(_Watcher):

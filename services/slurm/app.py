@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -12,6 +12,7 @@ from coplace.v1.watch_service_pb2 import WatchDecisionsRequest
 from coplace_client.decisions import AsyncDecisionWatcher
 from coplace_client.errors import UnusableError
 from services.slurm.adapters.commands import Slurm, SlurmError
+from services.slurm.adapters.contact import Contact
 from services.slurm.adapters.cursor import CursorFile
 from services.slurm.adapters.decisions import DecisionsInHand
 from services.slurm.adapters.declared import DeclaredBySlurm
@@ -45,6 +46,8 @@ _AGAIN_S: Final = 5.0
 _BUSY_S: Final = 30.0
 # Slurm answers no more than this part of the time: slurmctld has others to answer.
 _MOST_OF_TIME: Final = 0.2
+# Jobs that a command of Slurm names.
+_AT_ONCE: Final = 100
 
 log = structlog.get_logger(__name__)
 _T = TypeVar("_T")
@@ -109,7 +112,9 @@ async def _connect(
 
     reader = DecisionsInHand(watch, own.site, {name, *clusters}, CursorFile(own.cursor_file))
     meter.watch(lambda: publisher.states, lambda: reader.waiting)
-    looks = _Looks(slurm, publisher, SlurmHeartbeat(region, own.site, name, clusters), own)
+    heartbeat = SlurmHeartbeat(region, own.site, name, clusters, own.speaks_every_s)
+    contact = Contact(region, own.heartbeat_file, lambda: reader.is_silent, own.speaks_every_s)
+    looks = _Looks(slurm, publisher, heartbeat, contact, own)
     drains = {each: DrainPublisher(region, own.site, each, own.drains_every_s) for each in clusters}
 
     declarations = DeclaredBySlurm(region, f"{own.site}/{name}", clusters)
@@ -194,9 +199,15 @@ class _Looks:
     """Looks at jobs: more often while some come, start or end."""
 
     def __init__(
-        self, slurm: Slurm, publisher: SlurmPublisher, heartbeat: SlurmHeartbeat, own: SlurmSettings
+        self,
+        slurm: Slurm,
+        publisher: SlurmPublisher,
+        heartbeat: SlurmHeartbeat,
+        contact: Contact,
+        own: SlurmSettings,
     ) -> None:
-        self._slurm, self._publisher, self._heartbeat, self._own = slurm, publisher, heartbeat, own
+        self._slurm, self._publisher, self._own = slurm, publisher, own
+        self._heartbeat, self._contact = heartbeat, contact
         self._busy_until_s = 0.0
         self._answered_in_s = 0.0
 
@@ -217,6 +228,20 @@ class _Looks:
         if self._publisher.tell(jobs):
             self._busy_until_s = time.monotonic() + _BUSY_S
         self._heartbeat.beat()
+        self._contact.look()
+        if self._contact.is_there:
+            self._take_back([job for job in jobs if job.is_lent])
+
+    def _take_back(self, lent: Sequence[SlurmJob]) -> None:
+        """Hold what waits and was given back while Coplace was silent; the word that says so goes
+        at the next look, when that is held for certain."""
+        try:
+            for names in _names(job for job in lent if not job.is_held):
+                self._slurm.hold(names)
+            for names in _names(job for job in lent if job.is_held):
+                self._slurm.leave(names, "")
+        except SlurmError as error:
+            log.warning("tried again", problem=str(error))
 
     def _keep_to_placement(self, job: SlurmJob) -> None:
         """Hold a job that Slurm may start though nobody decided that. Heterogeneous jobs are
@@ -228,6 +253,13 @@ class _Looks:
                 self._slurm.let_go(job.name_in_slurm)
         except SlurmError as error:
             log.warning("tried again", job=job.name_in_slurm, problem=str(error))
+
+
+def _names(jobs: Iterable[SlurmJob]) -> Iterator[str]:
+    """Yield what waits of jobs, by Slurm's names of it, as many as a command takes."""
+    names = [job.name_of_waiting for job in jobs]
+    for at in range(0, len(names), _AT_ONCE):
+        yield ",".join(names[at : at + _AT_ONCE])
 
 
 async def _every(period_s: float, act: Callable[[], object]) -> None:

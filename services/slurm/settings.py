@@ -7,6 +7,7 @@ from pydantic import Field, FilePath, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from coplace_client.errors import RejectedError, WrongSettingsError
+from coplace_client.facts import SAYS_EVERY_S
 from services.slurm.model.clusters import ClusterShare, NodeHardware
 from shared.domain.hostlist import expand
 from shared.process.environment import EnvironmentSettings
@@ -29,6 +30,10 @@ class SlurmSettings(EnvironmentSettings):
         Path("/var/lib/coplace-slurm/ended"),
         description="Where jobcomp.lua keeps the runs that ended, until they are published",
     )
+    heartbeat_file: Path = Field(
+        Path("/var/lib/coplace-slurm/heartbeat"),
+        description="Its time is when Coplace last spoke: too long ago, jobs go back to Slurm",
+    )
     account: str = Field("none", min_length=1, description="Of jobs without one")
     architecture: str = Field(
         "", description="Jobs go to clusters that declare the same; empty: the Slurm's name"
@@ -40,6 +45,9 @@ class SlurmSettings(EnvironmentSettings):
         1.0, ge=0.1, description="How often jobs are looked at while some come, start or end"
     )
     idle_looks_every_s: float = Field(3.0, ge=0.1, description="How often otherwise")
+    speaks_every_s: float = Field(
+        SAYS_EVERY_S, ge=0.5, le=SAYS_EVERY_S, description="How often it says that it is there"
+    )
     nodes_every_s: float = Field(15.0, ge=0.1, description="How often nodes are looked at")
     drains_every_s: float = Field(
         60.0, ge=1, description="How often drained nodes are compared with what Coplace has"

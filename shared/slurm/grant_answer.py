@@ -6,8 +6,8 @@ from typing import Final, NamedTuple, Self
 
 _WORD: Final = re.compile(
     r"coplace grant=(\d{1,16}) (started|declined)"
-    r"(?: freq_ghz=(\d{1,9}(?:\.\d{1,9})?))?(?: submit=(\d{1,12}))?(?: wanted=(\S{1,4096}))?"
-    r"(?: most_nodes=(\d{1,9}))?"
+    r"(?: freq_ghz=(\d{1,9}(?:\.\d{1,9})?))?(?: submit=(\d{1,12}))?(?: limit=(\d{1,9}|UNLIMITED))?"
+    r"(?: requeue=([01]))?(?: most_nodes=(\d{1,9}))?(?: wanted=(\S{1,4096}))?"
 )
 
 
@@ -15,17 +15,19 @@ class GrantAnswer(NamedTuple):
     """The word that was given on a grant of a job: it was started at a clock, or declined.
 
     `submit_s` is the submit time of the job that it is about, 0 where it does not say: Slurm gives
-    a requeued job another one, and keeps its comments. `wanted` are the nodes that its user asked
-    for, and `most_nodes` how many at most, 0 where that is open: those that it is released on take
-    their place in Slurm.
+    a requeued job another one, and keeps its comments. `limit` (minutes, or UNLIMITED), `requeue`
+    (0 or 1), `most_nodes` (how many; 0 where that is open) and `wanted` (nodes) are what its user
+    asked for, since a start puts others in their place; empty where it does not say.
     """
 
     grant: int = 0
     is_started: bool = False
     freq_ghz: float = 0.0
     submit_s: int = 0
-    wanted: str = ""
+    limit: str = ""
+    requeue: str = ""
     most_nodes: int = 0
+    wanted: str = ""
 
     @classmethod
     def parse(cls, admin_comment: str) -> Self:
@@ -34,18 +36,21 @@ class GrantAnswer(NamedTuple):
         if found is None:
             return cls()
         started, submit_s = found[2] == "started", int(found[4] or 0)
-        wanted, most_nodes = found[5] or "", int(found[6] or 0)
-        return cls(int(found[1]), started, float(found[3] or 0), submit_s, wanted, most_nodes)
+        before = (found[5] or "", found[6] or "", int(found[7] or 0), found[8] or "")
+        return cls(int(found[1]), started, float(found[3] or 0), submit_s, *before)
 
     def about(self, submit_s: int) -> "GrantAnswer":
         """Return the word where it is about the job that was submitted then; that of grant 0 where
         it was written before that was requeued."""
         is_about_it = self.submit_s in (0, submit_s)
-        return GrantAnswer(*self[:3]) if is_about_it else GrantAnswer()
+        if not is_about_it:
+            return GrantAnswer()
+        return GrantAnswer(*self[:3])
 
     def __str__(self) -> str:
         said = f"started freq_ghz={self.freq_ghz:g}" if self.is_started else "declined"
         submit = f" submit={self.submit_s}" if self.submit_s else ""
-        wanted = f" wanted={self.wanted}" if self.wanted else ""
-        most = f" most_nodes={self.most_nodes}" if self.most_nodes else ""
-        return f"coplace grant={self.grant} {said}{submit}{wanted}{most}"
+        names = ("limit", "requeue", "most_nodes", "wanted")
+        before = {name: getattr(self, name) for name in names}
+        behind = "".join(f" {name}={value}" for name, value in before.items() if value)
+        return f"coplace grant={self.grant} {said}{submit}{behind}"

@@ -96,6 +96,7 @@ ELSEWHERE = {
     "COPLACE_PLACEMENT_ADDRESS": "tests/helm/test_chart.py",
     "COPLACE_PLACEMENT_PORT": "cli/processes.py",
     "cp deploy/slurm": "tests/integration/test_slurm.py",
+    "cp services/slurm/adapters/giving_back.py": "tests/integration/test_slurm_fallback.py",
     "systemctl enable --now coplace-slurm": "tests/unit/deploy/slurm/test_unit.py",
     "docker": "tests/e2e/test_compose.py",
     "helm": "tests/helm/test_chart.py",

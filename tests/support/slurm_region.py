@@ -8,6 +8,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -114,6 +115,7 @@ class Region:
             "COPLACE_SLURM_SITE": "north",
             "COPLACE_SLURM_CLUSTERS_FILE": str(file),
             "COPLACE_SLURM_CURSOR_FILE": str(self.slurm.folder / "cursor"),
+            "COPLACE_SLURM_HEARTBEAT_FILE": str(self.heartbeat),
             "COPLACE_SLURM_INGEST_ADDRESS": self.ingest,
             "COPLACE_SLURM_PLACEMENT_ADDRESS": self.placement,
             "COPLACE_SLURM_WATCH_ADDRESS": f"127.0.0.1:{self._ports[5]}",
@@ -122,6 +124,11 @@ class Region:
         command = [sys.executable, "-m", "services.slurm"]
         with (self.slurm.folder / "service.log").open("ab") as log:
             self._between = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+
+    @property
+    def heartbeat(self) -> Path:
+        """The file whose time is when Coplace last spoke."""
+        return self.slurm.folder / "heartbeat"
 
     @property
     def between(self) -> subprocess.Popen[bytes]:

@@ -10,7 +10,6 @@ from typing import Any, Final
 from coplace_client.errors import UnusableError
 from services.slurm.model.declared import records_of
 from services.slurm.model.jobs import SlurmJob
-from services.slurm.processor.giving_back import GivenBack
 from services.slurm.processor.orders import Release
 from shared.domain.hostlist import expand
 from shared.slurm.grant_answer import GrantAnswer
@@ -123,12 +122,6 @@ class Slurm:
         self._change("scontrol", "update", f"JobId={job}", *said)
         self._change("scontrol", "release", job)
 
-    def give_back(self, group: GivenBack) -> None:
-        """Let jobs start by Slurm's own rules."""
-        names = ",".join(group.jobs)
-        self._change("scontrol", "update", f"JobId={names}", *group.changes)
-        self._change("scontrol", "release", names)
-
     def let_go(self, job: str) -> None:
         """Let Slurm start a job by itself."""
         self._change("scontrol", "release", job)
@@ -137,8 +130,8 @@ class Slurm:
         """Let a job that waits not start before it is released."""
         self._change("scontrol", "hold", job)
 
-    def leave(self, job: str, word: GrantAnswer) -> None:
-        """Leave the word on a grant with its job."""
+    def leave(self, job: str, word: GrantAnswer | str) -> None:
+        """Leave the word on a grant with its job, or none."""
         self._change("scontrol", "update", f"JobId={job}", f"AdminComment={word}")
 
     def suspend(self, job: str) -> None:

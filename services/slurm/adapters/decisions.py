@@ -32,6 +32,9 @@ class WatchedDecisions(Protocol):
     @property
     def cursor(self) -> str: ...
 
+    @property
+    def is_silent(self) -> bool: ...
+
     def __aiter__(self) -> AsyncIterator[WatchedDecision]: ...
 
 
@@ -64,6 +67,11 @@ class DecisionsInHand:
     def waiting(self) -> int:
         """Return how many decisions have come and are not obeyed yet."""
         return sum(not each.obeying.done() for each in self._in_hand)
+
+    @property
+    def is_silent(self) -> bool:
+        """Return whether decisions would not come now."""
+        return self._watcher is None or self._watcher.is_silent
 
     async def run(self, obey: ObeyOne) -> None:
         """Let decisions be obeyed, those made and those to come, until cancelled."""

@@ -31,7 +31,6 @@ from shared.domain.array_tasks import as_task, parse_tasks
 from shared.domain.printable import printable
 from shared.process.clock import now_us
 from shared.slurm.facts import Site, identify
-from shared.slurm.grant_answer import GrantAnswer
 
 # A start is decided on what a look shows, whoever else changes the job at that moment.
 _LOOK_LASTS_S: Final = 1.0
@@ -137,8 +136,8 @@ class Obedience:
         self._looks.forget(job)
         match order:
             case Release(word=word):
-                about_it = _about(word, job)
-                self._slurm.release(job.name_in_slurm, replace(order, word=about_it))
+                about_it = replace(order, word=job.answered(word))
+                self._slurm.release(job.name_in_slurm, about_it)
             case Cancel():
                 self._slurm.cancel(job.name_in_slurm)
             case Suspend():
@@ -153,13 +152,8 @@ class Obedience:
         now = self._job(job_id)
         if now is not None and now.has_nodes:
             return False
-        self._slurm.leave(job.name_in_slurm, _about(order.word, job))
+        self._slurm.leave(job.name_in_slurm, job.answered(order.word))
         return True
-
-
-def _about(word: GrantAnswer, job: SlurmJob) -> GrantAnswer:
-    """Return a word with what Slurm would show of a job no more."""
-    return word._replace(submit_s=job.submit_s, wanted=job.wanted, most_nodes=job.most_nodes)
 
 
 def _waiting_task(job_id: str, shown: Iterable[SlurmJob], site: Site) -> SlurmJob | None:

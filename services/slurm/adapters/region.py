@@ -8,6 +8,7 @@ import grpc
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_service_pb2 import (
     ListClustersRequest,
+    ListClustersResponse,
     ListedJob,
     ListedLicences,
     ListedReservation,
@@ -40,6 +41,9 @@ class AskedRegion(Protocol):
     def clusters(self) -> Iterable[str]:
         """Return the clusters that placement knows."""
 
+    def round_us(self) -> int:
+        """Return when the round of placement's that ended last did; 0: there was none."""
+
     def nodes(self, cluster: str) -> ShowNodesResponse:
         """Return the states of the nodes of a cluster."""
 
@@ -69,10 +73,19 @@ class RegionOverGrpc:
 
     def clusters(self) -> Iterable[str]:
         """Return the clusters that placement knows."""
+        return [each.name for each in self._listed().clusters]
+
+    def round_us(self) -> int:
+        """Return when the round of placement's that ended last did; 0: there was none."""
+        return self._listed().as_of_us
+
+    def _listed(self) -> ListClustersResponse:
         with self._calling() as channel:
             stub = PlacementServiceStub(channel)
-            answer = stub.ListClusters(ListClustersRequest(), timeout=_WITHIN_S)
-        return [each.name for each in answer.clusters]
+            answer: ListClustersResponse = stub.ListClusters(
+                ListClustersRequest(), timeout=_WITHIN_S
+            )
+        return answer
 
     def nodes(self, cluster: str) -> ShowNodesResponse:
         """Return the states of the nodes of a cluster."""

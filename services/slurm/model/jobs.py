@@ -20,8 +20,10 @@ _HOLDS_NODES: Final = frozenset(
     | {"STOPPED"}
 )
 _MINUTE_S: Final = 60
-# The word in a job that was given back to Slurm: no grant starts it any more.
+# The word in a job that was given back to Slurm: no grant starts it any more. In silence it was
+# given back until Coplace speaks again (services/slurm/adapters/giving_back.py).
 GIVEN_BACK: Final = "coplace given back"
+IN_SILENCE: Final = "coplace given back in silence"
 # As deploy/slurm/job_submit.lua has it.
 _HELD_BY_USER: Final = "coplace held by its user"
 # Why Slurm does not start a job on the nodes that it was released on, though they are free.
@@ -106,26 +108,20 @@ class SlurmJob:
         said = GrantAnswer.parse(text(self.fields.get("admin_comment")))
         return said.wanted if said.grant else text(self.fields.get("required_nodes"))
 
+    def answered(self, word: GrantAnswer) -> GrantAnswer:
+        """Return a word with what a start puts something else in the place of."""
+        said = GrantAnswer.parse(text(self.fields.get("admin_comment")))
+        limit_min, requeue = number(self.fields.get("time_limit")), self.fields.get("requeue")
+        limit = said.limit if said.grant else str(limit_min or "UNLIMITED")
+        may_requeue = said.requeue if said.grant else str(int(bool(requeue)))
+        asked = {"limit": limit, "requeue": may_requeue, "most_nodes": self.most_nodes}
+        return word._replace(submit_s=self.submit_s, wanted=self.wanted, **asked)
+
     @property
     def most_nodes(self) -> int:
         """Return on how many nodes its user lets it run at most; 0: he did not say."""
         said = GrantAnswer.parse(text(self.fields.get("admin_comment")))
-        return said.most_nodes if said.grant else self._shown_most_nodes
-
-    @property
-    def is_narrowed(self) -> bool:
-        """Return whether Slurm has other nodes for it than its user asked for."""
-        shown = self.released_on, self._shown_most_nodes
-        return shown != (self.wanted, self.most_nodes)
-
-    @property
-    def _shown_most_nodes(self) -> int:
-        return number(self.fields.get("max_nodes")) or 0
-
-    @property
-    def least_nodes(self) -> int:
-        """Return on how many nodes it runs at least."""
-        return number(self.fields.get("node_count")) or 1
+        return said.most_nodes if said.grant else number(self.fields.get("max_nodes")) or 0
 
     @property
     def released_on(self) -> str:
@@ -179,6 +175,14 @@ class SlurmJob:
         return GIVEN_BACK in text(self.fields.get("admin_comment"))
 
     @property
+    def is_lent(self) -> bool:
+        """Return whether it waits, and was given back for as long as Coplace was silent. What its
+        user holds since is his."""
+        word, reason = (text(self.fields.get(name)) for name in ("admin_comment", "state_reason"))
+        is_users = self.is_held and reason == "JobHeldUser"
+        return self.is_pending and IN_SILENCE in word and not is_users
+
+    @property
     def is_held(self) -> bool:
         """Return whether Slurm does not start it: its priority is 0."""
         return number(self.fields.get("priority")) == 0
@@ -224,6 +228,11 @@ class SlurmJob:
         is_waiting_task = self.is_pending and self._task is not None
         array = number(self.fields.get("array_job_id"))
         return f"{array}_{self._task}" if is_waiting_task else str(self.job_id)
+
+    @property
+    def name_of_waiting(self) -> str:
+        """Return how they name what waits of it alone: an array's name is of tasks that run too."""
+        return f"{self.array_number}_[{self.tasks}]" if self.is_array else self.name_in_slurm
 
     def task(self, index: int) -> "SlurmJob":
         """Return a task of an array that waits, as if it waited alone."""

@@ -17,6 +17,7 @@ _REQUEUE: Final = (
     "requeue it in Slurm itself: scontrol update JobId={job} Requeue=1; scontrol requeue {job}"
 )
 _GONE: Final = "Slurm does not have the job any more"
+_GIVEN_BACK: Final = "it was given back to Slurm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ def _start(decision: PlacementDecided, job: SlurmJob | None, now_us: int) -> lis
     if job.has_nodes or job.word.grant > decision.grant:
         return []
     if job.is_given_back:
-        return [Decline("it was given back to Slurm")]
+        return [Decline(_GIVEN_BACK)]
     if job.word == GrantAnswer(decision.grant):
         return [Decline("declined before")]
     if 0 < decision.start_by_us < now_us:
@@ -141,7 +142,7 @@ def orders_of_refused(decision: PlacementDecided, job: SlurmJob | None, reason: 
         return []
     if job is None or not job.is_pending:
         return [Decline(_GONE)]
-    if job.word.grant > decision.grant:
+    if job.word.grant > decision.grant or job.is_given_back:
         return [Decline(reason)]
     return [Hold(GrantAnswer(decision.grant)), Decline(reason)]
 
@@ -150,6 +151,8 @@ def _withdraw(decision: PlacementDecided, job: SlurmJob | None) -> list[Order]:
     """A start that took place has crossed the question, and counts unless it is void."""
     if job is None or not (job.is_pending or job.has_nodes):
         return [Decline(_GONE)]
+    if job.is_pending and job.is_given_back:
+        return [Decline(_GIVEN_BACK)]
     if job.is_pending and job.word.grant > decision.grant:
         return [Decline("as asked")]
     if job.is_pending:

@@ -90,6 +90,7 @@ def test_all_that_waits_is_given_back_in_few_commands(commands: Commands) -> Non
     result = coplace("slurm", "release", "--all")
     assert (result.exit_code, result.stdout) == (0, "2 jobs are Slurm's\n")
     assert commands.changed() == [
+        "hold 4,5",
         f"update JobId=4,5 AdminComment={GIVEN_BACK}",
         "release 4,5",
     ]

@@ -37,6 +37,7 @@ class PlayedRegion:
         self.licensed: list[ListedLicences] = []
         self.known: list[str] = []
         self.failures: list[Exception] = []
+        self.last_round_us = 0
 
     def publish(self, event: Envelope) -> None:
         """Take it, unless a failure is set."""
@@ -53,6 +54,10 @@ class PlayedRegion:
     def clusters(self) -> Iterable[str]:
         """What is declared."""
         return self.known
+
+    def round_us(self) -> int:
+        """What is set."""
+        return self.last_round_us
 
     def nodes(self, cluster: str) -> ShowNodesResponse:
         """None is shown."""

@@ -8,7 +8,9 @@ from tests.unit.services.slurm.region import PlayedRegion
 
 def test_it_is_said_at_once_and_then_every_30_s() -> None:
     region, clock = PlayedRegion(), iter([0.0, 0.0, 5.0, 29.0, 30.0, 35.0, 61.0])
-    heartbeat = SlurmHeartbeat(region, "north", "alpha", ["alpha", "beta"], lambda: next(clock))
+    heartbeat = SlurmHeartbeat(
+        region, "north", "alpha", ["alpha", "beta"], 30.0, lambda: next(clock)
+    )
     said = []
     for _ in range(6):
         heartbeat.beat()
@@ -22,7 +24,9 @@ def test_it_is_said_at_once_and_then_every_30_s() -> None:
 def test_what_did_not_arrive_is_said_again_at_the_next_look() -> None:
     region = PlayedRegion()
     clock = iter([0.0, 0.0, 5.0])
-    heartbeat = SlurmHeartbeat(region, "north", "alpha", ["alpha", "beta"], lambda: next(clock))
+    heartbeat = SlurmHeartbeat(
+        region, "north", "alpha", ["alpha", "beta"], 30.0, lambda: next(clock)
+    )
     region.failures = [OSError("down")]
     with pytest.raises(OSError, match="down"):
         heartbeat.beat()

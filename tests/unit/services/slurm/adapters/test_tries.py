@@ -124,7 +124,7 @@ def test_a_start_that_slurm_refuses_is_declined_in_its_words_and_holds_up_no_oth
     [declined] = [event.job_declined for event in region.told]
     assert declined.job_id == JOB_ID
     assert declined.reason == "slurm_update error:_Invalid node name specified"
-    assert slurm.words == {"17": GrantAnswer(1, submit_s=SUBMIT_S)}
+    assert slurm.words == {"17": GrantAnswer(1, submit_s=SUBMIT_S, limit="5", requeue="0")}
 
 
 def test_what_is_tried_again_is_of_one_job_and_ends() -> None:

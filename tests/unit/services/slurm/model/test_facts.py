@@ -164,6 +164,7 @@ def test_a_word_is_read_as_it_was_written(
     grant: int, is_started: bool, freq_ghz: float, submit_s: int, beside: str
 ) -> None:
     word = GrantAnswer(grant, is_started, freq_ghz if is_started else 0.0, submit_s)
+    word = word._replace(limit="UNLIMITED" if grant % 2 else "7", requeue=str(grant % 2))
     assert GrantAnswer.parse(f"{word}") == GrantAnswer.parse(f"{word} {beside}") == word
     assert GrantAnswer.parse("ask ada") == GrantAnswer()
 
