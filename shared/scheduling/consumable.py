@@ -439,11 +439,15 @@ class ConsumableScheduler(BackfillScheduler):
         if least is not None and not self._powered.has_for_any(block, least):
             kept = self._powered.reserved_entries(block, order, least)
             return next((entry for entry in kept if self._starting(entry) is not None), None)
-        entries, now_s = block.entries, self._now_s
+        entries, now_s, known = block.entries, self._now_s, self._nodes.known
         for place in range(block.place_of(order), len(entries)):
             entry = entries[place]
-            # As in starting, but there are thousands of them.
-            if self._was_refused(entry.kind, entry.nodes, entry.limit_s):
+            kind, units = entry.kind, entry.nodes
+            # As in starting, but there are thousands of them: most are of a kind without room.
+            counted = known.get(kind)
+            if counted is not None and units > counted.total:
+                continue
+            if self._was_refused(kind, units, entry.limit_s):
                 continue
             if (
                 least is not None

@@ -47,9 +47,20 @@ class RefusedToJob(NamedTuple):
 NOTHING_REFUSED: Final = RefusedToJob()
 
 
+class _Wishes(NamedTuple):
+    """What decides where a job may be on a cluster: the partitions that it may be in, None where it
+    is in none, and what it says of nodes."""
+
+    partitions: tuple[str, ...] | None
+    features: str
+    nodes_excluded: tuple[str, ...]
+    nodes_wanted: tuple[str, ...]
+    refused: RefusedToJob
+
+
 class _Declared(NamedTuple):
-    """A cluster's sets of nodes as declared; `with_features` and `named` are those that were asked
-    for."""
+    """A cluster's sets of nodes as declared; `with_features`, `named` and `places` are those that
+    were asked for."""
 
     cluster: Cluster
     names: NodeNames
@@ -59,6 +70,7 @@ class _Declared(NamedTuple):
     by_features: tuple[tuple[frozenset[str], NodeBits], ...]
     with_features: dict[str, NodeBits]
     named: dict[tuple[str, ...], tuple[NodeBits, str]]
+    places: dict[_Wishes, tuple[Where, ...]]
 
 
 # By the identity of a cluster: each comparison would go through all that was declared.
@@ -108,7 +120,7 @@ def _declare(cluster: Cluster) -> _Declared:
         first += each.nodes
     partitions = {partition.name: partition for partition in cluster.partitions}
     sets = everywhere, partitions, by_partition, tuple(by_features.items())
-    return _Declared(cluster, names, *sets, {}, {})
+    return _Declared(cluster, names, *sets, {}, {}, {})
 
 
 def nodes_with(cluster: Cluster, features: str) -> NodeBits:
@@ -189,18 +201,37 @@ def where_on(
 ) -> tuple[Where, ...]:
     """Return where a job of so many nodes may run on a cluster that restricts it, each in another
     partition; empty where it may not. Partitions that are down count where asked for."""
-    sets = _declared(cluster)
+    partitions = _offered(job, cluster, nodes, refused, with_down)
+    asked = _Wishes(partitions, job.features, job.nodes_excluded, job.nodes_wanted, refused)
+    known = _declared(cluster).places
+    found = known.get(asked)
+    if found is None:
+        if len(known) >= _MOST_ASKED:
+            known.clear()
+        found = known[asked] = _places(asked, cluster)
+    return found
+
+
+def _places(asked: _Wishes, cluster: Cluster) -> tuple[Where, ...]:
+    sets, refused = _declared(cluster), asked.refused
     allowed = sets.everywhere & ~refused.nodes
-    if job.features:
-        allowed &= nodes_with(cluster, job.features)
-    if job.nodes_excluded:
-        excluded, _ = nodes_named(cluster, job.nodes_excluded)
+    if asked.features:
+        allowed &= nodes_with(cluster, asked.features)
+    if asked.nodes_excluded:
+        excluded, _ = nodes_named(cluster, asked.nodes_excluded)
         allowed &= ~excluded
-    wanted, unknown = nodes_named(cluster, job.nodes_wanted) if job.nodes_wanted else (0, "")
+    wanted, unknown = nodes_named(cluster, asked.nodes_wanted) if asked.nodes_wanted else (0, "")
     if unknown:
         return ()
+    if asked.partitions is None:
+        for name in refused.partitions:
+            allowed &= ~sets.by_partition.get(name, 0)
+        offered = [(sets.everywhere, False)]
+    else:
+        names = asked.partitions
+        offered = [(sets.by_partition[name], sets.partitions[name].exclusive) for name in names]
     found: list[Where] = []
-    for there, exclusive in _offered(job, cluster, nodes, refused, with_down):
+    for there, exclusive in offered:
         where = Where(there & allowed, wanted, exclusive, refused.reservation)
         if where.nodes and not wanted & ~where.nodes and where not in found:
             found.append(where)
@@ -218,19 +249,16 @@ def has_everywhere(places: Sequence[Where], cluster: Cluster) -> bool:
 
 def _offered(
     job: Job, cluster: Cluster, nodes: int, refused: RefusedToJob, with_down: bool
-) -> Sequence[tuple[NodeBits, bool]]:
-    """Return the nodes of each partition that a job may be in, and whether it is exclusive; all
-    nodes where it is in none."""
-    sets = _declared(cluster)
+) -> tuple[str, ...] | None:
+    """Return the partitions that a job may be in; None where it is in none, on any nodes."""
     if not (job.partitions or cluster.has_default_partition):
-        there = sets.everywhere
-        for name in refused.partitions:
-            there &= ~sets.by_partition.get(name, 0)
-        return [(there, False)]
-    return [
-        (sets.by_partition[partition.name], partition.exclusive)
-        for partition in partitions_of(job, cluster)
-        if (with_down or not partition.down)
-        and partition.name not in refused.partitions
-        and admits(partition, job, nodes)
-    ]
+        return None
+    return tuple(
+        [
+            partition.name
+            for partition in partitions_of(job, cluster)
+            if (with_down or not partition.down)
+            and partition.name not in refused.partitions
+            and admits(partition, job, nodes)
+        ]
+    )

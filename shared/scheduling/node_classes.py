@@ -10,16 +10,20 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from shared.scheduling.capacity import AllocatedUnits, Capacity
-from shared.scheduling.eligibility import NodeBits
+from shared.scheduling.eligibility import NodeBits, node_set
 from shared.scheduling.load import Soonest
-from shared.scheduling.node_states import KnownStates, KnownWay, NodeState, UnitsOfJob
+from shared.scheduling.node_states import (
+    KnownStates,
+    KnownWay,
+    NodeState,
+    UnitsAnywhere,
+    UnitsOfJob,
+)
 from shared.scheduling.part_matching import MatchedParts, NodeGroup, match_parts, pins_of
 from shared.scheduling.problem import Allocation, Kind, NodeTable, PartShape, wanted_of
 
 # The state of a class at the shadow time while there is none.
 NO_STATE: Final = -1
-# The nodes of a place where any will do.
-_ANYWHERE: Final = -1
 
 
 class Part(NamedTuple):
@@ -31,19 +35,12 @@ class Part(NamedTuple):
 
 class EqualNodes:
     """Nodes, ascending, with the jobs that have units of each of them; the numbers of their state
-    now and at the shadow time."""
+    now and at the shadow time. As a set they are known where they took more jobs at first."""
 
     def __init__(self, nodes: list[int], parts: list[Part], now: int, then: int) -> None:
         self.nodes, self.parts = nodes, parts
         self.now, self.then = now, then
-
-
-class TakenUnits(NamedTuple):
-    """A class of nodes on each of which a job has just got so many units, and its state before."""
-
-    node_class: EqualNodes
-    units: int
-    before: int
+        self.bits: NodeBits = 0
 
 
 class NodeClasses:
@@ -56,11 +53,15 @@ class NodeClasses:
         # The number of the class of each node.
         self._class_of = _alike(capacity.table, states.likeness.first)
         self.all: list[EqualNodes] = []
-        # Of each place that was asked about those classes that take more jobs.
-        self._open: dict[NodeBits, list[EqualNodes]] = {}
         self._build(allocated)
         self._set_states(capacity)
-        self._open[_ANYWHERE] = [each for each in self.all if self._is_open(each)]
+        # Those that took more jobs at first: on most nodes of a busy cluster is a job that accepts
+        # no neighbour. Of them the nodes that have no job.
+        self.open: list[EqualNodes] = []
+        self._idle: NodeBits = 0
+        self._note_open()
+        # On which nodes as many units fit, of those units that were asked about.
+        self._fitting: dict[UnitsAnywhere, dict[int, NodeBits]] = {}
         # When jobs leave their classes, by time: (release_s, class, place among its parts).
         self._releases: list[tuple[float, int, int]] | None = None
         self._leaving: _Leaving | None = None
@@ -107,42 +108,49 @@ class NodeClasses:
             first_like = like[node] if like else 0
             each.now = self._states.number(NodeState(*state, *jobs, first_like))
 
-    def take(self, kind: Kind, allocation: Allocation, release_s: float) -> list[TakenUnits]:
-        """Allocate units to a job: return its classes with the units on each of their nodes, and
-        their states before."""
+    def _note_open(self) -> None:
+        for each in self.all:
+            state = self._states.by_number[each.now]
+            if not state.closed:
+                each.bits = node_set(each.nodes)
+                self.open.append(each)
+                if not state.holders:
+                    self._idle |= each.bits
+
+    def take(
+        self, kind: Kind, allocation: Allocation, release_s: float
+    ) -> list[tuple[EqualNodes, int]]:
+        """Allocate units to a job: return its classes with the units on each of their nodes."""
         self._releases = self._leaving = None
-        found: list[TakenUnits] = []
+        found: list[tuple[EqualNodes, int]] = []
         for (number, units), nodes in self._by_class(allocation).items():
             each = self.all[self._split(number, nodes)]
             before, of_job = each.now, self._states.units_of_job(kind, units)
             each.parts = [*each.parts, Part(release_s, of_job)]
             each.now = self._states.add_units(before, of_job)
-            found.append(TakenUnits(each, units, before))
+            if each.bits:
+                self._fit_anew(each, before)
+            found.append((each, units))
         return found
+
+    def _fit_anew(self, each: EqualNodes, before: int) -> None:
+        """Note what fits on the nodes of a class, whose state was another one before."""
+        self._idle &= ~each.bits
+        for units, nodes in self._fitting.items():
+            had = self._states.units_in(units, before)
+            if had:
+                nodes[had] &= ~each.bits
+            fits = self._states.units_in(units, each.now)
+            if fits:
+                nodes[fits] = nodes.get(fits, 0) | each.bits
 
     def within(self, place: KnownWay) -> list[EqualNodes]:
         """Return the classes that are in a place."""
         return [each for each in self.all if place.has(each.nodes[0])]
 
-    def open_within(self, place: KnownWay) -> list[EqualNodes]:
-        """Return the classes that are in a place and took more jobs when this was first asked: on
-        most nodes of a busy cluster is a job that accepts no neighbour."""
-        nodes = place.nodes
-        found = self._open.get(nodes)
-        if found is None:
-            found = self._open[nodes] = [
-                each for each in self._open[_ANYWHERE] if (nodes >> each.nodes[0]) & 1
-            ]
-        return found
-
     def idle_within(self, place: KnownWay) -> int:
         """Return how many nodes of a place have no job."""
-        states = self._states.by_number
-        idle = [len(each.nodes) for each in self.open_within(place) if not states[each.now].holders]
-        return sum(idle)
-
-    def _is_open(self, each: EqualNodes) -> bool:
-        return not self._states.by_number[each.now].closed
+        return (self._idle & place.nodes).bit_count()
 
     def _by_class(self, allocation: Allocation) -> dict[tuple[int, int], list[int]]:
         found: dict[tuple[int, int], list[int]] = {}
@@ -167,17 +175,19 @@ class NodeClasses:
             self._class_of[node] = len(self.all)
         split = EqualNodes(nodes, before.parts, before.now, before.then)
         self.all.append(split)
-        for place, within in self._open.items():
-            if (place < 0 or (place >> nodes[0]) & 1) and self._is_open(split):
-                within.append(split)
+        if before.bits:
+            split.bits = node_set(nodes)
+            before.bits ^= split.bits
+            self.open.append(split)
         return len(self.all) - 1
 
-    def total(self, place: KnownWay) -> int:
-        """Return how many units fit in a place now, beside the neighbours that they may have: none
-        where a wanted node takes none."""
+    def total(self, place: KnownWay, *, beside_anyone: bool = False) -> int:
+        """Return how many units fit in a place now, beside the neighbours that they may have or
+        beside anyone: none where a wanted node takes none."""
         if place.parts:
             return self.matched(place.parts).nodes
-        total, lacking = self._totals(place)
+        units = place.beside_anyone if beside_anyone else place.anywhere
+        total, lacking = self._totals(place, units)
         return 0 if lacking else total
 
     def matched(self, parts: Sequence[PartShape]) -> MatchedParts:
@@ -192,18 +202,24 @@ class NodeClasses:
             for each, state in zip(self.all, states, strict=True)
         ]
 
-    def _totals(self, place: KnownWay) -> tuple[int, int]:
+    def _totals(self, place: KnownWay, units: UnitsAnywhere) -> tuple[int, int]:
         """Return how many units fit in a place now, and how many wanted nodes take none."""
-        known, wanted, total, lacking = place.fitting, place.wanted, 0, 0
-        for each in self.open_within(place):
-            units = known.get(each.now, -1)
-            if units < 0:
-                units = self._states.units_in(place, each.now)
-            total += units * len(each.nodes)
-        for each in self.all if wanted else ():
-            if (wanted >> each.nodes[0]) & 1 and not self._states.units_in(place, each.now):
-                lacking += len(each.nodes)
-        return total, lacking
+        nodes, lacking, total = place.nodes, place.wanted, 0
+        for count, fitting in self._nodes_fitting(units).items():
+            total += count * (fitting & nodes).bit_count()
+            lacking &= ~fitting
+        return total, lacking.bit_count()
+
+    def _nodes_fitting(self, units: UnitsAnywhere) -> dict[int, NodeBits]:
+        """Return the nodes on which as many units fit now, by how many."""
+        found = self._fitting.get(units)
+        if found is None:
+            found = self._fitting[units] = {}
+            for each in self.open:
+                count = self._states.units_in(units, each.now)
+                if count:
+                    found[count] = found.get(count, 0) | each.bits
+        return found
 
     def earliest(self, place: KnownWay, count: int, from_s: float) -> Soonest:
         """Return when, from a time on, so many units will fit in a place, or all jobs have left:
@@ -214,7 +230,8 @@ class NodeClasses:
 
     def _earliest_of_units(self, place: KnownWay, count: int, from_s: float) -> Soonest:
         states, wanted = self._states, place.wanted
-        then, (total, lacking) = [each.now for each in self.all], self._totals(place)
+        then, units = [each.now for each in self.all], place.anywhere
+        total, lacking = self._totals(place, units)
         is_there = [place.has(each.nodes[0]) for each in self.all]
         releases, gone, time_s = self._in_order(), 0, from_s
         while True:
@@ -227,7 +244,7 @@ class NodeClasses:
                 gone += 1
                 if not is_there[number]:
                     continue
-                had, fits = states.units_in(place, before), states.units_in(place, after)
+                had, fits = states.units_in(units, before), states.units_in(units, after)
                 total += len(each.nodes) * (fits - had)
                 if wanted and (wanted >> each.nodes[0]) & 1:
                     lacking += len(each.nodes) * (int(not fits) - int(not had))
@@ -349,18 +366,14 @@ class _Gang:
     def __init__(self, parts: Sequence[PartShape], states: KnownStates) -> None:
         self._states = states
         self._counts, self._wanted = [part.nodes for part in parts], wanted_of(parts)
-        kinds = [Kind("", part.shape) for part in parts]
-        self._kinds = [(kind, states.units(kind)) for kind in kinds]
+        self._units = [states.units(Kind("", part.shape)) for part in parts]
         self._keys: dict[int, tuple[int, int]] = {}
 
     def fitting(self, state: int) -> int:
         """Return which parts fit on a node in a state, a bit each."""
         found, bit = 0, 1
-        for kind, known in self._kinds:
-            units = known.get(state, -1)
-            if units < 0:
-                units = self._states.find_units(kind, state)
-            if units:
+        for units in self._units:
+            if self._states.units_in(units, state):
                 found |= bit
             bit <<= 1
         return found

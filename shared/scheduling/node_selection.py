@@ -5,7 +5,6 @@ Units are counted a class of equal nodes at a time, and anew where something was
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from sys import maxsize
 from typing import NamedTuple
@@ -13,8 +12,8 @@ from typing import NamedTuple
 from shared.scheduling.capacity import NOBODY, AllocatedUnits, Capacity, Group
 from shared.scheduling.eligibility import NodeBits, Where
 from shared.scheduling.gangs import GangChoice, beside_gang, of_gang
-from shared.scheduling.node_classes import NO_STATE, EqualNodes, NodeClasses, TakenUnits
-from shared.scheduling.node_states import KnownStates, KnownWay, surplus, units_of
+from shared.scheduling.node_classes import NO_STATE, EqualNodes, NodeClasses
+from shared.scheduling.node_states import KnownStates, KnownWay, UnitsAnywhere, surplus, units_of
 from shared.scheduling.problem import (
     UNKNOWN,
     Allocation,
@@ -32,20 +31,18 @@ from shared.scheduling.workload import Floats
 
 
 class CountedUnits:
-    """Count of the units of a kind that fit in all, as of a number of changes: of each of its
-    places, and of the one where most do."""
+    """Count of the units of a kind that fit in the place where most do, as of a number of
+    changes."""
 
-    def __init__(self, changes: int, totals: list[int]) -> None:
-        self.changes, self.totals, self.total = changes, totals, max(totals)
+    def __init__(self, changes: int, total: int) -> None:
+        self.changes, self.total = changes, total
 
 
-@dataclass(slots=True)
 class Shadow:
     """Units in a place that are reserved at a time; `extra` more fit then than are reserved."""
 
-    start_s: float
-    place: KnownWay
-    extra: int
+    def __init__(self, start_s: float, place: KnownWay, extra: int) -> None:
+        self.start_s, self.place, self.extra = start_s, place, extra
 
 
 # The order in which a kind takes nodes: reserved units that are lost for each of its own, amounts
@@ -97,7 +94,8 @@ class NodeSelection:
         self._classes: NodeClasses | None = None
         self.changes = 0  # how often something was taken
         self.known: dict[int, CountedUnits] = {}
-        self._choices: dict[tuple[int, int, bool], tuple[int, list[list[_Option]]]] = {}
+        # The classes on which units fit, best first, beside the present reservation or none.
+        self._choices: dict[tuple[UnitsAnywhere, bool], tuple[int, list[list[_Option]]]] = {}
         # The fewest units of a kind that the present reservation refused, and the most that it
         # allows since a number of changes.
         self._refused: dict[int, int] = {}
@@ -131,35 +129,16 @@ class NodeSelection:
         _, _, kind, allocation, _ = allocated
         taken = self.classes.take(kind, allocation, allocated.release_s)
         self._taken.append(allocated)
-        self._count_less(taken)
-        for each, units, _ in taken if shadow is not None else ():
+        for each, units in taken if shadow is not None else ():
             assert shadow is not None
             before, place = each.then, shadow.place
             of_job = self._states.units_of_job(kind, units)
             each.then = self._states.add_units(before, of_job)
             # What starts beside a gang was chosen to leave it all.
             if not place.parts and place.has(each.nodes[0]):
-                left = self._states.units_in(place, each.then)
-                less = self._states.units_in(place, before) - left
+                left = self._states.units_in(place.anywhere, each.then)
+                less = self._states.units_in(place.anywhere, before) - left
                 shadow.extra -= len(each.nodes) * less
-
-    def _count_less(self, taken: list[TakenUnits]) -> None:
-        """Bring the counts of all kinds up to date that were so before units were taken. Kinds that
-        want nodes are counted anew: without one of these none fits."""
-        changes = self.changes
-        for number, counted in self.known.items():
-            places = self._places[number]
-            if counted.changes != changes - 1 or places[0].wanted or places[0].parts:
-                continue
-            totals = counted.totals
-            for at in range(len(places)):
-                place = places[at]
-                for each, _, before in taken:
-                    if place.has(each.nodes[0]):
-                        left = self._states.units_in(place, each.now)
-                        less = self._states.units_in(place, before) - left
-                        totals[at] -= len(each.nodes) * less
-            counted.changes, counted.total = changes, max(totals)
 
     def count_anew(self) -> None:
         """Forget the counts of all kinds: units were released."""
@@ -169,6 +148,7 @@ class NodeSelection:
     def regroup(self) -> None:
         """Forget the classes: a job is expected to leave at another time."""
         self._classes = None
+        self._choices.clear()
 
     def forget_choices(self) -> None:
         """Forget choices of nodes: there is another reservation or none, or time has passed."""
@@ -182,15 +162,18 @@ class NodeSelection:
             each.then = state
 
     def may_fit(self, number: int, units: int) -> bool:
-        """Return False when even before the last changes, which only took, there was no room; of a
-        gang also when too few nodes have no job, which no matching need find out."""
+        """Return False where a kind was counted and has no room now. A gang was counted before the
+        last changes, which only took, and has too few nodes without a job where it was not: no
+        matching need find out."""
         counted = self.known.get(number)
-        if counted is not None:
+        if counted is None:
+            places = self.ways(number)
+            return not places[0].parts or any(
+                units <= self.classes.idle_within(place) for place in places
+            )
+        if units > counted.total or counted.changes == self.changes:
             return units <= counted.total
-        places = self.ways(number)
-        return not places[0].parts or any(
-            units <= self.classes.idle_within(place) for place in places
-        )
+        return bool(self.ways(number)[0].parts) or units <= self.counted(number).total
 
     def may_fit_somewhere(self, number: int, units: int) -> bool:
         """Return False when so many units of a kind do not fit, on nodes that windows
@@ -206,8 +189,8 @@ class NodeSelection:
         """Return how many units of a kind fit now: counted anew where something changed since."""
         counted = self.known.get(number)
         if counted is None or counted.changes != self.changes:
-            totals = [self.classes.total(place) for place in self.ways(number)]
-            counted = self.known[number] = CountedUnits(self.changes, totals)
+            total = max([self.classes.total(place) for place in self.ways(number)])
+            counted = self.known[number] = CountedUnits(self.changes, total)
         return counted
 
     def ways(self, number: int) -> list[KnownWay]:
@@ -274,7 +257,7 @@ class NodeSelection:
     def _most_when_empty(self, place: KnownWay) -> int:
         if place.parts:
             return most_of_gang(place.kind.shape, self.table.amounts)
-        states, shape, total = self._states, place.anywhere.shape, 0
+        states, shape, total = self._states, place.anywhere.kind.shape, 0
         for each in self.classes.within(place):
             units = units_of(states.by_number[each.now].amounts, shape)
             if not units and (place.wanted >> each.nodes[0]) & 1:
@@ -284,19 +267,8 @@ class NodeSelection:
 
     def units_beside_anyone(self, number: int) -> int:
         """Return how many units of a kind would fit if every job accepted every neighbour."""
-        states, most = self._states, 0
-        for place in self.ways(number):
-            if place.parts:  # which shares no nodes
-                most = max(most, self.classes.total(place))
-                continue
-            shape, wanted = place.anywhere.shape, place.wanted
-            total, lacks = 0, False
-            for each in self.classes.all if wanted else self.classes.open_within(place):
-                units = states.units_beside_anyone(shape, states.by_number[each.now])
-                total += len(each.nodes) * units if place.has(each.nodes[0]) else 0
-                lacks |= not units and bool((wanted >> each.nodes[0]) & 1)
-            most = most if lacks else max(most, total)
-        return most
+        places = self.ways(number)
+        return max([self.classes.total(place, beside_anyone=True) for place in places])
 
     def groups_beside(self, shape: Shape) -> list[Group]:
         """Return the groups of jobs beside which a unit of a shape would fit."""
@@ -326,39 +298,33 @@ class NodeSelection:
     def _least_lost(self, number: int, count: int, shadow: Shadow) -> int:
         """Return how many reserved units are lost where a kind takes the nodes that cost fewest, in
         the place where that is least."""
-        places = self.ways(number)
-        if len(places) == 1:
-            return self._least_lost_in(places[0], number, 0, count, shadow)
-        counted = enumerate(places)
-        return min([self._least_lost_in(each, number, at, count, shadow) for at, each in counted])
+        return min([self._least_lost_in(place, count, shadow) for place in self.ways(number)])
 
-    def _least_lost_in(
-        self, place: KnownWay, number: int, at: int, count: int, shadow: Shadow
-    ) -> int:
+    def _least_lost_in(self, place: KnownWay, count: int, shadow: Shadow) -> int:
         """Return how many reserved units are lost in one place of a kind; more than there are where
         it does not fit."""
         if place.parts or shadow.place.parts:
-            choice = self._choice_with_gangs(place, number, at, count, shadow)
+            choice = self._choice_with_gangs(place, count, shadow)
             return maxsize if choice is None else choice.lost
         lost = 0
         if place.wanted:
             if self.classes.total(place) < count:
                 return maxsize
             for _, option, units in self._on_wanted(place, count):
-                lost += self._lost(place, option, units, shadow)
+                lost += self._lost(place.anywhere, option, units, shadow)
                 count -= units
             if not count:
                 return lost
-        for options in self._choice(number, at, shadow):
+        for options in self._choice(place, shadow):
             fitting = sum([len(each.node_class.nodes) * each.units for each in options])
             if fitting >= count:
-                return lost + self._least_lost_of(options, place, count, shadow)
+                return lost + self._least_lost_of(options, place.anywhere, count, shadow)
             lost += sum([len(each.node_class.nodes) * each.lost for each in options])
             count -= fitting
         return maxsize
 
     def _least_lost_of(
-        self, options: list[_Option], place: KnownWay, count: int, shadow: Shadow
+        self, options: list[_Option], units: UnitsAnywhere, count: int, shadow: Shadow
     ) -> int:
         """Return how many reserved units are lost where all options are as good, so that the order
         of nodes matters."""
@@ -367,10 +333,10 @@ class NodeSelection:
             option = options[0]
             full = (count - 1) // option.units
             rest = count - full * option.units
-            return full * option.lost + self._lost(place, option.node_class, rest, shadow)
+            return full * option.lost + self._lost(units, option.node_class, rest, shadow)
         for _, option in self._in_order(options, count):
             if option.units >= count:
-                return lost + self._lost(place, option.node_class, count, shadow)
+                return lost + self._lost(units, option.node_class, count, shadow)
             lost += option.lost
             count -= option.units
         return maxsize
@@ -380,21 +346,21 @@ class NodeSelection:
         last beyond the shadow time, those that cost its reservation least. Of places that are as
         good it is the first."""
         places = self.ways(number)
-        at = 0 if len(places) == 1 else self._best_way(places, number, count, shadow)
+        place = places[0] if len(places) == 1 else self._best_way(places, count, shadow)
         taken: list[tuple[int, int]] = []
-        if places[at].parts or (shadow is not None and shadow.place.parts):
-            taken, count = self._with_gangs(places[at], number, at, count, shadow), 0
-        elif places[at].wanted:
-            taken = [(node, units) for node, _, units in self._on_wanted(places[at], count)]
+        if place.parts or (shadow is not None and shadow.place.parts):
+            taken, count = self._with_gangs(place, count, shadow), 0
+        elif place.wanted:
+            taken = [(node, units) for node, _, units in self._on_wanted(place, count)]
             count -= sum([units for _, units in taken])
         if count > 0:
-            taken += self._on_best(number, at, count, shadow)
+            taken += self._on_best(place, count, shadow)
         taken.sort()
         nodes = tuple([node for node, _ in taken])
         return held_by(places, nodes), Allocation(nodes, tuple([units for _, units in taken]))
 
     def _choice_with_gangs(
-        self, place: KnownWay, number: int, at: int, count: int, shadow: Shadow | None
+        self, place: KnownWay, count: int, shadow: Shadow | None
     ) -> GangChoice | None:
         """Return the classes of which a gang takes nodes in one of its places, or a job beside a
         gang that nodes are reserved for; None where it does not fit so."""
@@ -402,7 +368,7 @@ class NodeSelection:
         reserved = shadow.place.parts if shadow is not None else ()
         if place.parts:
             lost = [
-                0 if shadow is None or reserved else self._lost(place, each, 1, shadow)
+                0 if shadow is None or reserved else self._lost(place.anywhere, each, 1, shadow)
                 for each in classes.all
             ]
             return of_gang(classes, self._states, place.parts, reserved, lost)
@@ -410,17 +376,17 @@ class NodeSelection:
             return None
         wanted = [(each, u) for _, each, u in self._on_wanted(place, count)] if place.wanted else []
         order = [
-            (place, option.node_class, option.units)
-            for place, options in enumerate(self._choice(number, at, shadow))
+            (at, option.node_class, option.units)
+            for at, options in enumerate(self._choice(place, shadow))
             for option in options
         ]
         return beside_gang(classes, wanted, order, reserved, count)
 
     def _with_gangs(
-        self, place: KnownWay, number: int, at: int, count: int, shadow: Shadow | None
+        self, place: KnownWay, count: int, shadow: Shadow | None
     ) -> list[tuple[int, int]]:
         """Return the nodes of such a choice, with the units on each."""
-        choice = self._choice_with_gangs(place, number, at, count, shadow)
+        choice = self._choice_with_gangs(place, count, shadow)
         if choice is None:
             raise ValueError("so many units do not fit")
         taken: list[tuple[int, int]] = []
@@ -433,13 +399,10 @@ class NodeSelection:
                 count -= units
         return taken
 
-    def _on_best(
-        self, number: int, at: int, count: int, shadow: Shadow | None
-    ) -> list[tuple[int, int]]:
-        """Return the nodes for so many units of a kind in one of its places, best first, with the
-        units on each."""
+    def _on_best(self, place: KnownWay, count: int, shadow: Shadow | None) -> list[tuple[int, int]]:
+        """Return the nodes for so many units in a place, best first, with the units on each."""
         taken: list[tuple[int, int]] = []
-        for options in self._choice(number, at, shadow):
+        for options in self._choice(place, shadow):
             for node, option in self._in_order(options, count):
                 taken.append((node, min(option.units, count)))
                 count -= option.units
@@ -447,19 +410,15 @@ class NodeSelection:
                     return taken
         raise ValueError("so many units do not fit")
 
-    def _best_way(
-        self, places: list[KnownWay], number: int, count: int, shadow: Shadow | None
-    ) -> int:
+    def _best_way(self, places: list[KnownWay], count: int, shadow: Shadow | None) -> KnownWay:
         """Return the place in which so many units fit and cost the reservation least."""
-        best, least = -1, maxsize
-        for at, place in enumerate(places):
+        best, least = places[0], maxsize
+        for place in places:
             if self.classes.total(place) >= count:
-                lost = 0
-                if shadow is not None:
-                    lost = self._least_lost_in(place, number, at, count, shadow)
+                lost = 0 if shadow is None else self._least_lost_in(place, count, shadow)
                 if lost < least:
-                    best, least = at, lost
-        if best < 0:
+                    best, least = place, lost
+        if least == maxsize:
             raise ValueError("so many units do not fit")
         return best
 
@@ -478,7 +437,7 @@ class NodeSelection:
         for node, number in found:
             left -= 1
             each = self.classes.all[number]
-            units = min(self._states.units_in(place, each.now), count - left)
+            units = min(self._states.units_in(place.anywhere, each.now), count - left)
             taken.append((node, each, units))
             count -= units
         return taken
@@ -505,42 +464,54 @@ class NodeSelection:
         node, _ = each
         return self._factors[node]
 
-    def _choice(self, number: int, at: int, shadow: Shadow | None) -> list[list[_Option]]:
-        """Return the classes on which a kind fits in one of its places, best first, those together
-        that are as good: that cost the reservation least, that have least of what the kind does not
-        need, with the neighbours that suit it best."""
-        key = number, at, shadow is not None
+    def _choice(self, place: KnownWay, shadow: Shadow | None) -> list[list[_Option]]:
+        """Return the classes on which units fit in a place, but wanted nodes, in the order in which
+        they are taken."""
+        nodes = place.nodes & ~place.wanted
+        if nodes < 0:
+            return self._ordered(place.anywhere, shadow)
+        return [
+            within
+            for options in self._ordered(place.anywhere, shadow)
+            if (within := [each for each in options if each.node_class.bits & nodes])
+        ]
+
+    def _ordered(self, units: UnitsAnywhere, shadow: Shadow | None) -> list[list[_Option]]:
+        """Return the classes on which units fit, best first, those together that are as good: that
+        cost the reservation least, that have least of what the kind does not need, with the
+        neighbours that suit it best."""
+        key = units, shadow is not None
         changes, choice = self._choices.get(key, (-1, []))
         if changes != self.changes:
-            choice = self._ordered(self.ways(number)[at], shadow)
+            choice = self._order(units, shadow)
             self._choices[key] = self.changes, choice
         return choice
 
-    def _ordered(self, place: KnownWay, shadow: Shadow | None) -> list[list[_Option]]:
+    def _order(self, units: UnitsAnywhere, shadow: Shadow | None) -> list[list[_Option]]:
         found: dict[_Preference, list[_Option]] = {}
-        states, kind, shape = self._states, place.anywhere, place.anywhere.shape
-        for each in self.classes.open_within(place):
-            units = states.units_in(place, each.now)
-            if units and not (place.wanted and (place.wanted >> each.nodes[0]) & 1):
-                lost = 0 if shadow is None else self._lost(place, each, units, shadow)
+        states, kind = self._states, units.kind
+        for each in self.classes.open:
+            count = states.units_in(units, each.now)
+            if count:
+                lost = 0 if shadow is None else self._lost(units, each, count, shadow)
                 state = states.by_number[each.now]
-                cost = states.cost(kind, units, state.group)
-                preference = lost / units, surplus(state, shape), cost
-                found.setdefault(preference, []).append(_Option(each, units, lost))
+                cost = states.cost(kind, count, state.group)
+                preference = lost / count, surplus(state, kind.shape), cost
+                found.setdefault(preference, []).append(_Option(each, count, lost))
         return [found[preference] for preference in sorted(found)]
 
-    def _lost(self, place: KnownWay, on: EqualNodes, units: int, shadow: Shadow) -> int:
-        """Return the units of the reserved shape that are lost at its time where these are taken
-        beyond it."""
+    def _lost(self, units: UnitsAnywhere, on: EqualNodes, count: int, shadow: Shadow) -> int:
+        """Return the units of the reserved shape that are lost at its time where so many are
+        taken beyond it."""
         assert on.then != NO_STATE
         states, reserved = self._states, shadow.place
         if not reserved.has(on.nodes[0]):
             return 0
-        before = states.units_in(reserved, on.then)
+        before = states.units_in(reserved.anywhere, on.then)
         if not before:
             return 0
-        then = states.add_units(on.then, states.taken(place, units))
-        after = states.units_in(reserved, then)
+        then = states.add_units(on.then, states.of_job(units, count))
+        after = states.units_in(reserved.anywhere, then)
         if not after and (reserved.wanted >> on.nodes[0]) & 1:
             return UNKNOWN  # the reserved job needs this very node
         return max(0, before - after)

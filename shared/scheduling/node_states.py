@@ -111,19 +111,28 @@ class UnitsOfJob:
         self.removed: dict[int, int] = {}
 
 
+class UnitsAnywhere:
+    """Units of a kind wherever it may be, beside such neighbours as it and they accept, or
+    `beside_anyone`: how many fit on a node by the number of its state, as far as somebody asked."""
+
+    def __init__(self, kind: Kind, *, beside_anyone: bool) -> None:
+        self.kind, self.beside_anyone = kind, beside_anyone
+        self.fitting: dict[int, int] = {}
+        # What a job has of a node, by how many of them.
+        self.of_job: dict[int, UnitsOfJob] = {}
+
+
 class KnownWay(Way):
     """One of the places where jobs of a kind may be, with what is kept of it.
 
-    `anywhere` is its kind without the place, and `fitting` how many units of that fit on a node, by
-    the number of its state, as far as somebody asked: all places of such units share it.
+    `anywhere` is its kind without the place, which all places of such units share, and
+    `beside_anyone` the same if every job accepted every neighbour.
     """
 
-    def __init__(self, way: Way, anywhere: Kind, fitting: dict[int, int]) -> None:
+    def __init__(self, way: Way, anywhere: UnitsAnywhere, beside_anyone: UnitsAnywhere) -> None:
         super().__init__(way.kind, way.held, way.nodes, way.wanted)
         self.parts = way.kind.shape.parts
-        self.anywhere, self.fitting = anywhere, fitting
-        # What jobs have of a node there, by units.
-        self.taken: dict[int, UnitsOfJob] = {}
+        self.anywhere, self.beside_anyone = anywhere, beside_anyone
         # What is left of it without some nodes, by these.
         self.less: dict[NodeBits, KnownWay] = {}
         # How many units fit when nothing runs, as of a number of tables.
@@ -145,7 +154,7 @@ class KnownStates:
         self.likeness = Likeness()
         self._found = 0
         self._numbers: dict[NodeState, int] = {}
-        self._units: dict[Kind, dict[int, int]] = {}
+        self._units: dict[tuple[Kind, bool], UnitsAnywhere] = {}
         self._costs: dict[tuple[str, int, int], float] = {}
         self._units_of_jobs: dict[tuple[Kind, int], UnitsOfJob] = {}
         self._places: dict[Kind, list[KnownWay]] = {}
@@ -179,11 +188,11 @@ class KnownStates:
             self._found += 1
         return found
 
-    def taken(self, place: KnownWay, units: int) -> UnitsOfJob:
-        """Return so many units of a job in a place."""
-        found = place.taken.get(units)
+    def of_job(self, units: UnitsAnywhere, count: int) -> UnitsOfJob:
+        """Return so many of these units, of one job."""
+        found = units.of_job.get(count)
         if found is None:
-            found = place.taken[units] = self.units_of_job(place.held, units)
+            found = units.of_job[count] = self.units_of_job(units.kind, count)
         return found
 
     def add_units(self, number: int, of_job: UnitsOfJob) -> int:
@@ -244,20 +253,23 @@ class KnownStates:
             nodes = (everywhere if place.nodes < 0 else place.nodes) & ~shut
             nodes = 0 if place.wanted & ~nodes else nodes
             way = Way(place.kind, place.held, nodes, place.wanted)
-            found = place.less[shut] = KnownWay(way, place.anywhere, place.fitting)
+            found = place.less[shut] = KnownWay(way, place.anywhere, place.beside_anyone)
             self._found += _PLACE
         return found
 
     def _known_way(self, way: Way) -> KnownWay:
         self._found += _PLACE
         shape = way.kind.shape
-        anywhere = way.kind._replace(shape=shape._replace(where=())) if shape.where else way.kind
-        return KnownWay(way, anywhere, self.units(anywhere))
+        kind = way.kind._replace(shape=shape._replace(where=())) if shape.where else way.kind
+        anywhere = self.units(kind)
+        if shape.exclusive:  # which has no neighbours
+            return KnownWay(way, anywhere, anywhere)
+        return KnownWay(way, anywhere, self.units(kind, beside_anyone=True))
 
-    def units_in(self, place: KnownWay, number: int) -> int:
-        """Return how many units fit on a node of a place that is in a state."""
-        units = place.fitting.get(number, -1)
-        return units if units >= 0 else self.find_units(place.anywhere, number)
+    def units_in(self, units: UnitsAnywhere, number: int) -> int:
+        """Return how many units fit on a node that is in a state."""
+        found = units.fitting.get(number, -1)
+        return found if found >= 0 else self._find_units(units, number)
 
     def _changed(self, state: NodeState, kind: Kind, units: int, sign: int) -> NodeState:
         free, amounts, holders, closed, group, like = state
@@ -270,22 +282,21 @@ class KnownStates:
         change = self.groups.add_member if sign > 0 else self.groups.remove_member
         return NodeState(free, amounts, holders + sign, closed, change(group, member), like)
 
-    def units(self, kind: Kind) -> dict[int, int]:
-        """Return how many units of a kind fit on a node by the number of its state, as far as
-        somebody asked: see `find_units`."""
-        found = self._units.get(kind)
+    def units(self, kind: Kind, *, beside_anyone: bool = False) -> UnitsAnywhere:
+        """Return units of a kind: the same ones whoever asks."""
+        key = kind, beside_anyone
+        found = self._units.get(key)
         if found is None:
-            found = self._units[kind] = {}
+            found = self._units[key] = UnitsAnywhere(kind, beside_anyone=beside_anyone)
         return found
 
-    def find_units(self, kind: Kind, number: int) -> int:
-        """Return how many units of a kind fit on a node in a state, as many as its neighbours
-        allow."""
-        state = self.by_number[number]
+    def _find_units(self, of: UnitsAnywhere, number: int) -> int:
+        state, kind = self.by_number[number], of.kind
         units = self.units_beside_anyone(kind.shape, state)
-        if units and state.group != NOBODY and not kind.shape.exclusive:
+        has_say = not (of.beside_anyone or kind.shape.exclusive)
+        if units and state.group != NOBODY and has_say:
             units = self._accepted(kind, units, state.group)
-        self.units(kind)[number] = units
+        of.fitting[number] = units
         self._found += 1
         return units
 

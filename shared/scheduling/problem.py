@@ -193,10 +193,12 @@ def kind_on(
     if job.parts:
         return _gang_on(job, cluster, names, refused, with_down=with_down)
     where = _where(job, cluster, refused, with_down=with_down)
-    if where is None and job.is_of_nodes and not (job.memory_gib and cluster.declared_classes):
-        return _licensed(whole_node(cluster.cores_per_node, len(names)), job)
+    if where is not None and not where:
+        return None
+    if job.is_of_nodes and not (job.memory_gib and (where or cluster.declared_classes)):
+        return _licensed(whole_node(cluster.cores_per_node, len(names), where or ()), job)
     shape = shape_on(job, cluster, names)
-    if shape is None or (where is not None and not where):
+    if shape is None:
         return None
     shape = shape if where is None else shape._replace(where=where)
     return Kind("" if shape.exclusive else job.app_id, shape, job.licences)
@@ -361,9 +363,9 @@ def most_of(fitting: Ints, where: Sequence[Where]) -> int:
 
 
 @lru_cache(maxsize=1024)
-def whole_node(cores: int, resources: int) -> Kind:
-    """Return the kind of jobs that take nodes of so many cores, of any kind."""
-    return Kind("", Shape((cores, *(0,) * (resources - 1)), exclusive=True, most_per_node=1))
+def whole_node(cores: int, resources: int, where: tuple[Where, ...] = ()) -> Kind:
+    """Return the kind of jobs that take nodes of so many cores, of any kind, in such places."""
+    return Kind("", Shape((cores, *(0,) * (resources - 1)), True, 1, where))
 
 
 def counts_nodes(job: Job, kind: Kind, cluster: Cluster) -> bool:

@@ -93,8 +93,8 @@ MUTANTS: Final = (
     Mutant(
         "a start beside others may crowd out what is reserved there",
         "scheduling/node_selection.py",
-        "        after = states.units_in(reserved, then)\n",
-        "        shape = reserved.anywhere.shape\n"
+        "        after = states.units_in(reserved.anywhere, then)\n",
+        "        shape = reserved.anywhere.kind.shape\n"
         "        after = states.units_beside_anyone(shape, states.by_number[then])\n",
         soonest=17,
     ),
@@ -198,9 +198,9 @@ MUTANTS: Final = (
     # Where jobs may run.
     Mutant(
         "a job starts on nodes where it may not be",
-        "scheduling/node_classes.py",
-        "for each in self._open[_ANYWHERE] if (nodes >> each.nodes[0]) & 1\n",
-        "for each in self._open[_ANYWHERE]\n",
+        "scheduling/node_selection.py",
+        "if (within := [each for each in options if each.node_class.bits & nodes])\n",
+        "if (within := options)\n",
         soonest=3,
     ),
     Mutant(
@@ -396,11 +396,10 @@ MUTANTS: Final = (
         soonest=20,
     ),
     Mutant(
-        "what fits of a gang is brought up to date as that of equal units",
-        "scheduling/node_selection.py",
-        "places[0].wanted or places[0].parts:\n",
-        "places[0].wanted:\n",
-        soonest=62,
+        "what fits is not brought up to date when a job starts",
+        "scheduling/node_classes.py",
+        "            fits = self._states.units_in(units, each.now)\n",
+        "            fits = had\n",
     ),
     Mutant(
         "a gang starts beside a reserved one on nodes that this needs",

@@ -154,10 +154,10 @@ def test_what_is_known_of_states_is_full_once_more_is_kept_than_it_is_worth() ->
         of_job = known.units_of_job(kind, 1)
         joined = known.add_units(empty, of_job)
         assert known.remove_units(joined, of_job) == empty
-        assert known.find_units(kind, empty) == CORES
+        assert known.units_in(known.units(kind), empty) == CORES
         known.cost(kind, 1, known.by_number[joined].group)
     assert not known.is_full
-    known.find_units(part(2), empty)
+    known.units_in(known.units(part(2)), empty)
     assert known.is_full
 
 

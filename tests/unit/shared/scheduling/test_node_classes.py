@@ -88,7 +88,7 @@ def test_as_many_units_fit_as_node_by_node_whoever_came_before_or_since(seed: in
             assert classes.total(way_of(states, kind)) == sum(on)
             for each in classes.all:
                 assert {on[node] for node in each.nodes} == {
-                    states.units_in(way_of(states, kind), each.now)
+                    states.units_in(states.units(kind), each.now)
                 }
 
 
@@ -113,7 +113,7 @@ def test_units_are_there_as_soon_as_enough_jobs_have_left(seed: int) -> None:
             assert (found.start_s, found.units) == (time_s, sum(on))
             for each, state in zip(classes.all, found.states, strict=True):
                 assert {on[node] for node in each.nodes} == {
-                    states.units_in(way_of(states, kind), state)
+                    states.units_in(states.units(kind), state)
                 }
 
 

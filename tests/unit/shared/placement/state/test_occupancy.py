@@ -42,6 +42,6 @@ def test_states_begin_anew_where_they_are_many() -> None:
     states, most = found.states(same), node_states.MOST_KEPT
     empty = states.number(node_states.NodeState((40, 0), (40, 0), 0, 0, 0))
     for app in range(most + 1):
-        states.find_units(PART._replace(app=str(app)), empty)
+        states.units_in(states.units(PART._replace(app=str(app))), empty)
     assert states.is_full
     assert not found.states(same).is_full
