@@ -114,8 +114,13 @@ class SlurmJob:
         limit_min, requeue = number(self.fields.get("time_limit")), self.fields.get("requeue")
         limit = said.limit if said.grant else str(limit_min or "UNLIMITED")
         may_requeue = said.requeue if said.grant else str(int(bool(requeue)))
-        asked = {"limit": limit, "requeue": may_requeue, "most_nodes": self.most_nodes}
-        return word._replace(submit_s=self.submit_s, wanted=self.wanted, **asked)
+        return word._replace(
+            submit_s=self.submit_s,
+            limit=limit,
+            requeue=may_requeue,
+            most_nodes=self.most_nodes,
+            wanted=self.wanted,
+        )
 
     @property
     def most_nodes(self) -> int:
