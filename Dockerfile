@@ -8,7 +8,6 @@ RUN apt-get update -qq \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --uid 10001 --home-dir /tmp coplace \
     && install -d -o coplace /archive /history /webhooks \
-    && install -d -m 1777 /var/lib/coplace-slurm \
     && install -D -m 644 /usr/share/common-licenses/Apache-2.0 /opt/coplace/Apache-2.0.txt
 LABEL org.opencontainers.image.licenses=Apache-2.0
 WORKDIR /opt/coplace
@@ -45,7 +44,7 @@ COPY --from=code /opt/coplace/client client
 COPY --from=code /opt/coplace/shared shared
 COPY --from=code /opt/build/own .venv
 RUN .venv/bin/python -m compileall -q client shared services cli deploy coplace_testing lab
-# Only /tmp is written to, and the volumes of archive, history, webhooks and slurm, since the root file system is mounted read-only. One thread for numeric
+# Only /tmp is written to, and the volumes of archive, history and webhooks, since the root file system is mounted read-only. One thread for numeric
 # libraries: their sums depend on how many there are, and decisions must not.
 ENV PATH=/opt/coplace/.venv/bin:$PATH \
     OMP_NUM_THREADS=1 \
