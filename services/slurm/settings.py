@@ -36,7 +36,7 @@ class SlurmSettings(EnvironmentSettings):
         1.0, ge=0.1, description="How often jobs are looked at while some come, start or end"
     )
     idle_looks_every_s: float = Field(3.0, ge=0.1, description="How often otherwise")
-    nodes_every_s: float = Field(15.0, ge=0.1, description="How often nodes are looked at")
+    nodes_every_s: float = Field(20.0, ge=0.1, description="How often nodes are looked at")
     drains_every_s: float = Field(
         60.0, ge=1, description="How often drained nodes are compared with what Coplace has"
     )
