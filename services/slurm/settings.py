@@ -48,7 +48,7 @@ class SlurmSettings(EnvironmentSettings):
     speaks_every_s: float = Field(
         SAYS_EVERY_S, ge=0.5, le=SAYS_EVERY_S, description="How often it says that it is there"
     )
-    nodes_every_s: float = Field(15.0, ge=0.1, description="How often nodes are looked at")
+    nodes_every_s: float = Field(20.0, ge=0.1, description="How often nodes are looked at")
     drains_every_s: float = Field(
         60.0, ge=1, description="How often drained nodes are compared with what Coplace has"
     )

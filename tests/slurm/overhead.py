@@ -7,10 +7,11 @@ Both Slurms get the same jobs at the same moments, so that what else runs slows 
 import argparse
 import os
 import re
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
@@ -135,11 +136,38 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-_TWO: Final[dict[str, Callable[[Path], LocalSlurm]]] = {"plain": plain_slurm, "held": held_slurm}
+_TWO: Final[Mapping[str, Callable[[Path], LocalSlurm]]] = {"plain": plain_slurm, "held": held_slurm}
 _MANY_NODES: Final = """\
-NodeName=c[1-{nodes}] CPUs=8 RealMemory=8000 State=CLOUD
+NodeName=c[1-{nodes}] CPUs=8 RealMemory=8000
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
+_ONE_CLUSTER: Final = """\
+clusters:
+- {name: alpha, node_model: gold-6254, pstates_ghz: [1.2, 3.1], idle_power_w: 110,
+   peak_bandwidth_gbps: 140}
+"""
+_SUBMIT_ALL: Final = (
+    "for at in $(seq {jobs}); do sbatch -Q -o /dev/null -n1 -t5 --wrap=true || exit 1; done"
+)
+
+
+def large(nodes: int, jobs: int, stack: ExitStack, servers: LocalServers) -> None:
+    """Print what a large Slurm costs with and without Coplace's process. Its nodes have no slurmd,
+    and its jobs wait."""
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    partitions = _MANY_NODES.format(nodes=nodes)
+    slurm = LocalSlurm(folder, None, "", partitions, "CR_Core", emulated=True)
+    region = stack.enter_context(connected(servers, slurm, "large", _ONE_CLUSTER, **DEFAULTS))
+    region.until(region.is_ready, "the cluster")
+    print(f"{nodes} nodes, no job, a minute: {minute(region)}", flush=True)
+    began_s = time.monotonic()
+    submitted = ["sh", "-c", _SUBMIT_ALL.format(jobs=jobs)]
+    subprocess.run(submitted, env=slurm.environment, check=True)
+    print(f"{jobs} jobs submitted in {time.monotonic() - began_s:.0f} s", flush=True)
+    time.sleep(_QUIET_S)
+    print(f"{jobs} jobs wait, a minute: {minute(region)}", flush=True)
+    region.kill()
+    print(f"the process slurm is stopped, a minute: {minute(region, has_process=False)}")
 
 
 def main() -> int:
@@ -147,11 +175,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--nodes", type=int, default=0, help="instead: a Slurm of so many nodes")
+    parser.add_argument("--queued", type=int, default=5_000, help="jobs that wait there")
     given = parser.parse_args()
     with ExitStack() as stack:
         run_dir = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         servers = stack.enter_context(LocalServers(run_dir / "run"))
-        overhead(given.jobs, given.seed, stack, servers)
+        if given.nodes:
+            large(given.nodes, given.queued, stack, servers)
+        else:
+            overhead(given.jobs, given.seed, stack, servers)
     return 0
 
 

@@ -32,7 +32,7 @@ def watched(*jobs: tuple[ShownJob, Line], **rooms: Room) -> Watcher:
 def test_an_idle_node_beside_a_job_that_fits_is_wasted() -> None:
     found = watched((shown(1), Line(0, "plain", ("big",))), b1=_IDLE, b2=_FULL)
     assert found.longest_wasted_s > 0
-    assert found.longest["node"] == "b1 beside 1_0, plain, None"
+    assert found.longest["node"] == "b1 beside 1_0: plain, None"
 
 
 def test_a_job_for_which_there_is_room_on_a_shared_node_is_passed_over() -> None:

@@ -156,9 +156,9 @@ class Eligible:
 class Watcher:
     """What a Slurm shows over time: reasons, and how long nodes were idle beside jobs that wait.
 
-    Two clocks run. A node is wasted while nothing runs on it and a job that is eligible could start
-    there, alone or with others that are idle too. A job is passed over while there is room for it
-    on nodes, idle or not, that no job before it waits for.
+    Two clocks run. A node is wasted while nothing runs on it and the same job, which is eligible,
+    could start there, alone or with others that are idle too. A job is passed over while there is
+    room for it on nodes, idle or not, that no job before it waits for.
     """
 
     def __init__(self, lines: Sequence[Line]) -> None:
@@ -207,7 +207,7 @@ class Watcher:
             lasts_s = now_s - since_s.setdefault(each, now_s)
             if lasts_s > before_s:
                 before_s = lasts_s
-                self.longest[kind] = f"{each} {now[each]}"
+                self.longest[kind] = f"{each}: {now[each]}"
         return before_s
 
     def _waits(
@@ -238,8 +238,8 @@ def _wasted(
     for job, line in waiting:
         places = _places(line, idle)
         if len(places) >= max(line.nodes, 1):
-            beside = f"beside {job.number}_{job.task}, {line.kind}, {job.reason}"
-            yield from ((each, beside) for each in places)
+            name = f"{job.number}_{job.task}"
+            yield from ((f"{each} beside {name}", f"{line.kind}, {job.reason}") for each in places)
         else:
             for each in places:
                 del idle[each]

@@ -86,12 +86,15 @@ class LocalSlurm:
         select: str = "CR_Core",
         *,
         holds: bool = True,
+        emulated: bool = False,
     ) -> None:
         """`folder` is below the root, where there is one; `more` is appended to slurm.conf. `nodes`
         are its lines of nodes, which get their ports here, and of partitions. New jobs are held for
-        Coplace where it `holds`."""
+        Coplace where it `holds`. Nodes that are `emulated` have no slurmd: Slurm shows them as idle
+        and not responding, so that jobs wait."""
         self.folder, self._root, self._more = folder, root, more
         self._nodes, self._select, self._holds = nodes, select, holds
+        self._emulated = emulated
         self.names = [name for line in _HOSTS.findall(nodes) for name in expand(line)]
         self.inside = Path("/", folder.relative_to(root)) if root else folder
         self.environment = {**os.environ, "SLURM_CONF": str(self.inside / "slurm.conf")}
@@ -106,14 +109,26 @@ class LocalSlurm:
         (self.folder / "state").mkdir()
         try:
             self._start("slurmctld", "-D")
-            for node in self.names:
-                (self.folder / f"spool-{node}").mkdir()
-                self._start("slurmd", "-D", "-N", node)
-            self._wait()
+            if self._emulated:
+                self._wait("unk")
+                self._make_idle()
+            else:
+                self._start_nodes()
+            self._wait("idle")
         except BaseException:
             self.__exit__()
             raise
         return self
+
+    def _start_nodes(self) -> None:
+        for node in self.names:
+            (self.folder / f"spool-{node}").mkdir()
+            self._start("slurmd", "-D", "-N", node)
+
+    def _make_idle(self) -> None:
+        names = ",".join(_HOSTS.findall(self._nodes))
+        for change in (("State=DOWN", "Reason=emulated"), ("State=RESUME",)):
+            self.say("scontrol", "update", f"NodeName={names}", *change)
 
     def __exit__(self, *_: object) -> None:
         for daemon in reversed(self._daemons.values()):
@@ -173,6 +188,7 @@ class LocalSlurm:
             folder=self.inside, port=port, user=getpass.getuser(), select=self._select
         )
         text += _HOLDS if self._holds else ""
+        text += "SlurmdTimeout=0\n" if self._emulated else ""
         left = iter(of_nodes)
 
         def with_ports(line: re.Match[str]) -> str:
@@ -193,7 +209,7 @@ class LocalSlurm:
             daemon = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
         self._daemons[key] = daemon
 
-    def _wait(self) -> None:
+    def _wait(self, state: str) -> None:
         deadline_s = time.monotonic() + _WITHIN_S
         while time.monotonic() < deadline_s:
             done = subprocess.run(
@@ -203,8 +219,9 @@ class LocalSlurm:
                 text=True,
                 check=False,
             )
-            if {*done.stdout.splitlines()} == {f"{name} idle" for name in self.names}:
+            shown = done.stdout.replace("*", "").splitlines()
+            if {*shown} == {f"{name} {state}" for name in self.names}:
                 return
             time.sleep(0.2)
         logs = "".join(log.read_text() for log in self.folder.glob("*.log"))
-        raise AssertionError(f"no idle nodes after {_WITHIN_S:g} s: {logs[-2000:]}")
+        raise AssertionError(f"no {state} nodes after {_WITHIN_S:g} s: {logs[-2000:]}")

@@ -64,6 +64,7 @@ class Slurm:
         self._called = called
         self._running: set[subprocess.Popen[str]] = set()
         self._is_stopped = False
+        self._sinfo_has_groups = False
 
     def stop(self) -> None:
         """End the commands that run, and start no more: one that waits for a Slurm that is away
@@ -88,8 +89,10 @@ class Slurm:
 
     def nodes(self) -> Sequence[Mapping[str, Any]]:
         """Return its nodes, in its order."""
-        shown = self._json("sinfo", "--json")
-        if "nodes" not in shown:  # from 23.02 on it has groups of them
+        if not self._sinfo_has_groups:
+            shown = self._json("sinfo", "--json")
+            self._sinfo_has_groups = "nodes" not in shown  # from 23.02 on
+        if self._sinfo_has_groups:
             shown = self._json("scontrol", "show", "nodes", "--json")
         return _objects(shown, "nodes")
 

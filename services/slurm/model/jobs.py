@@ -274,9 +274,10 @@ class SlurmJob:
 
     def ended_by_requeue(self, requeued_s: int) -> "SlurmJob":
         """Return the job as its run ended, of which Slurm shows nothing any more: it was requeued
-        at that time."""
+        at that time. Of one whose start nobody saw the accounts may say more later."""
         ended = {"job_state": "REQUEUED", "end_time": requeued_s}
-        return SlurmJob({**self.fields, **ended})
+        unseen = {"is_recalled": True} if self.is_pending else {}
+        return SlurmJob({**self.fields, **ended, **unseen})
 
     def message(self) -> Message:
         """Return what jobcomp/kafka would send of it now."""

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from services.slurm.adapters.commands import Slurm, SlurmBusyError, SlurmError, SlurmRefusedError
+from services.slurm.processor.orders import Release
+from shared.slurm.grant_answer import GrantAnswer
 
 
 @pytest.fixture
@@ -106,3 +108,25 @@ def test_a_command_that_waits_ends_with_the_process(
     with pytest.raises(SlurmError, match="this process ends"):
         slurm.config()
     assert time.monotonic() - began_s < 30
+
+
+def test_a_job_is_released_on_the_decided_nodes_and_on_no_more_of_them(commands: Path) -> None:
+    (commands / "scontrol").write_text(f'#!/bin/sh\necho "$*" >>{commands / "asked"}\n')
+    (commands / "scontrol").chmod(0o755)
+    word = GrantAnswer(1, is_started=True, freq_ghz=2.1, submit_s=9, wanted="n7", most_nodes=4)
+    Slurm().release("17", Release(("n[1-2]", "m1"), 5, word))
+    changed, released = (commands / "asked").read_text().splitlines()
+    assert changed.endswith(" ReqNodeList=n[1-2],m1 NumNodes=3-3")
+    assert released == "release 17"
+    assert GrantAnswer.parse(changed) == word
+
+
+def test_nodes_are_asked_for_by_one_command_where_sinfo_shows_groups(commands: Path) -> None:
+    asked = commands / "asked"
+    for name, said in (("sinfo", '{"sinfo": []}'), ("scontrol", '{"nodes": [{"name": "n1"}]}')):
+        program = commands / name
+        program.write_text(f"#!/bin/sh\necho {name} >>{asked}\necho '{said}'\n")
+        program.chmod(0o755)
+    slurm = Slurm()
+    assert [slurm.nodes(), slurm.nodes()] == [[{"name": "n1"}]] * 2
+    assert asked.read_text().split() == ["sinfo", "scontrol", "scontrol"]

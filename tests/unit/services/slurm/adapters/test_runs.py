@@ -10,10 +10,12 @@ from coplace.v1.placement_service_pb2 import (
 from services.slurm.adapters.runs import RunsSeen
 from services.slurm.model.facts import facts_of
 from services.slurm.model.jobs import SlurmJob
-from tests.unit.services.slurm.fields import JOB, SUBMIT_S
+from tests.unit.services.slurm.fields import JOB, RUNS, SUBMIT_S
 from tests.unit.services.slurm.region import SITE, TERMS
 
 REQUEUED = SlurmJob({**JOB, "submit_time": SUBMIT_S + 62, "tres_req_str": "cpu=2,node=1"})
+
+_ENDED = {"job_state": "REQUEUED", "end_time": SUBMIT_S + 62}
 
 
 def listed(standing: int, submit_s: int = SUBMIT_S) -> ListedJob:
@@ -44,6 +46,19 @@ def test_a_run_that_was_requeued_while_nobody_looked_is_ended_as_placement_knows
 def test_a_start_that_was_not_seen_before_the_requeue_is_over_too() -> None:
     [ended] = RunsSeen(SITE, lambda: [listed(JOB_STANDING_DECIDED)]).ended([REQUEUED])
     assert facts_of(ended, TERMS).told[1].job_finished.started_at_us == 0
+
+
+def test_an_end_whose_start_nobody_saw_has_another_id_than_what_accounts_say_of_it() -> None:
+    runs, released = RunsSeen(SITE), f"coplace grant=3 started freq_ghz=2.1 submit={SUBMIT_S}"
+    waits = SlurmJob({**JOB, "admin_comment": released})
+    runs.remember([waits])
+    [ended] = runs.ended([REQUEUED])
+    unseen = facts_of(ended, TERMS).told[1]
+    accounts = {**JOB, **RUNS, **_ENDED, "admin_comment": released}
+    known = facts_of(SlurmJob(accounts), TERMS).told[1]
+    assert (unseen.job_finished.grant, known.job_finished.grant) == (3, 3)
+    assert unseen.job_finished.started_at_us == 0 < known.job_finished.started_at_us
+    assert unseen.id != known.id
 
 
 def test_what_placement_knows_as_slurm_shows_it_goes_on() -> None:
