@@ -21,6 +21,7 @@ from deploy.local.servers import LocalServers
 from services.slurm.adapters.commands import Slurm
 from tests.support.slurm import LocalSlurm, require_installed
 from tests.support.slurm_region import Region, connected
+from tests.support.snippets import REPOSITORY
 
 # Beside the one of all nodes.
 PARTITIONS: Final = """\
@@ -240,3 +241,30 @@ def test_the_tasks_of_an_array_are_jobs_of_their_own(region: Region) -> None:
     for task in (1, 2):
         job_id = f"north/alpha/{number}/{submitted}_{task}"
         region.until(partial(region.facts, JobFinished, job_id), "the end of a task")
+
+
+def test_users_see_in_squeue_why_a_job_waits_and_why_it_was_cancelled(region: Region) -> None:
+    """Debian's Slurm lets nobody set SystemComment: jobs without a comment have it there."""
+    runs = region.slurm.submit("sleep 100", "--nodes=2", "--exclusive", "--time=5")
+    region.until(partial(region.has_nodes, runs), "the start")
+    asks = ("--nodes=2", "--exclusive", "--time=5")
+    waits = region.slurm.submit("sleep 1", *asks)
+    own = region.slurm.submit("sleep 1", *asks, "--comment=app_id=lu.C mine")
+    held = region.slurm.submit("sleep 1", *asks, "--hold")
+
+    def seen(number: int) -> str:
+        command = (
+            f". {REPOSITORY}/deploy/slurm/squeue.sh; squeue --noheader --states=all --jobs={number}"
+        )
+        return region.slurm.say("sh", "-c", command)
+
+    region.until(lambda: "coplace: start expected 20" in seen(waits), "when it starts")
+    region.until(lambda: "coplace: held: held by its user" in seen(held), "why it is held")
+    assert "0 free" in seen(waits)
+    assert seen(own).endswith("app_id=lu.C mine")
+    assert region.job(waits).fields["start_time"] == 0
+    region.ask("cancel", region.id_of(waits), "--reason", "wrong input", "--wait", "0")
+    region.until(partial(region.is_cancelled, waits), "the end in Slurm")
+    assert "wrong input" in seen(waits)
+    for number in (own, held, runs):
+        region.slurm.say("scancel", str(number))

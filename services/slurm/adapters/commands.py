@@ -131,6 +131,10 @@ class Slurm:
         """Leave the word on a grant with its job, or none."""
         self._change("scontrol", "update", f"JobId={job}", f"AdminComment={word}")
 
+    def comment(self, jobs: str, field: str, note: str) -> None:
+        """Set a comment of jobs that wait: SystemComment or Comment."""
+        self._change("scontrol", "update", f"JobId={jobs}", f"{field}={note}")
+
     def suspend(self, job: str) -> None:
         """Stop a job on its nodes."""
         self._change("scontrol", "suspend", job)

@@ -1,7 +1,7 @@
 """A job as Slurm's JSON has it, and the word on a grant that is kept in it: pure."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,12 +20,16 @@ _HOLDS_NODES: Final = frozenset(
     | {"STOPPED"}
 )
 _MINUTE_S: Final = 60
+# Jobs that a command names.
+_AT_ONCE: Final = 100
 # The word in a job that was given back to Slurm: no grant starts it any more. In silence it was
 # given back until Coplace speaks again (services/slurm/adapters/giving_back.py).
 GIVEN_BACK: Final = "coplace given back"
 IN_SILENCE: Final = "coplace given back in silence"
 # As deploy/slurm/job_submit.lua has it.
 _HELD_BY_USER: Final = "coplace held by its user"
+# What is noted in a job for its user begins so.
+NOTED: Final = "coplace: "
 # Why Slurm does not start a job on the nodes that it was released on, though they are free.
 _NEVER_THERE: Final = frozenset(
     {
@@ -172,6 +176,20 @@ class SlurmJob:
         """Return whether Coplace is to know of it: parts of heterogeneous jobs that wait are
         Slurm's own, since it starts them together."""
         return not (self.is_pending and number(self.fields.get("het_job_id")))
+
+    @property
+    def note(self) -> str:
+        """Return what was noted in it for its user; empty where nothing was."""
+        for name in ("system_comment", "comment"):
+            if (said := text(self.fields.get(name))).startswith(NOTED):
+                return said
+        return ""
+
+    @property
+    def has_own_comment(self) -> bool:
+        """Return whether its user wrote a comment, which nobody else writes over."""
+        said = text(self.fields.get("comment"))
+        return bool(said) and not said.startswith(NOTED)
 
     @property
     def is_held_by_user(self) -> bool:
@@ -337,3 +355,10 @@ def _suspended_s(given: Mapping[str, int | None], began_s: int) -> int:
     if not began_s <= resumed_s <= ended_s:
         return 0
     return max(0, resumed_s - began_s - (given["pre_sus_time"] or 0))
+
+
+def names_of_waiting(jobs: Iterable[SlurmJob]) -> Iterator[str]:
+    """Yield what waits of jobs, by Slurm's names of it, as many as a command takes."""
+    names = [job.name_of_waiting for job in jobs]
+    for at in range(0, len(names), _AT_ONCE):
+        yield ",".join(names[at : at + _AT_ONCE])

@@ -44,6 +44,16 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
+class Explain:
+    """Leave in a job why it will not start, which its user sees."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return f"explained: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
 class Cancel:
     """End a job, or take it out of the queue."""
 
@@ -100,7 +110,7 @@ class Refuse:
         return f"refused: {self.reason}"
 
 
-Order = Release | Hold | Cancel | Suspend | Resume | Done | Decline | Refuse
+Order = Release | Hold | Explain | Cancel | Suspend | Resume | Done | Decline | Refuse
 
 
 def orders(decision: PlacementDecided, job: SlurmJob | None, now_us: int) -> list[Order]:
@@ -171,6 +181,8 @@ def _not_started(job: SlurmJob) -> Decline:
 
 def _drop(decision: PlacementDecided, job: SlurmJob | None) -> list[Order]:
     """It is not to start any more: its end is then seen."""
+    if job is not None and job.is_pending and decision.reason:
+        return [Explain(decision.reason), Cancel()]
     if job is not None and (job.is_pending or job.has_nodes):
         return [Cancel()]
     return [Decline(_GONE)] if job is None and decision.grant else []

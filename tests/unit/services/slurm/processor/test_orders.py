@@ -27,6 +27,7 @@ from services.slurm.processor.orders import (
     Cancel,
     Decline,
     Done,
+    Explain,
     Hold,
     Order,
     Refuse,
@@ -99,6 +100,12 @@ def test_what_shall_not_run_leaves_slurm(verdict: int) -> None:
     decision = PlacementDecided(verdict=verdict, grant=1)  # type: ignore[arg-type]
     assert orders(decision, PENDING, NOW_US) == orders(decision, RUNNING, NOW_US) == [Cancel()]
     assert orders(decision, ENDED, NOW_US) == []
+
+
+def test_a_job_that_waits_says_why_before_it_leaves_slurm() -> None:
+    decision = PlacementDecided(verdict=VERDICT_REJECTED, reason="no cluster has 9 nodes")
+    assert orders(decision, PENDING, NOW_US) == [Explain("no cluster has 9 nodes"), Cancel()]
+    assert orders(decision, RUNNING, NOW_US) == [Cancel()]
 
 
 ACTIONS: list[tuple[Action, list[Order], list[Order]]] = [
