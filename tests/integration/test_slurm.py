@@ -11,10 +11,10 @@ from coplace.v1.jobs_pb2 import (
     JOB_OUTCOME_CANCELLED,
     JOB_OUTCOME_COMPLETED,
     JobActionDone,
-    JobActionRefused,
     JobDeclined,
     JobFinished,
     JobStarted,
+    JobSubmitted,
 )
 
 from deploy.local.servers import LocalServers
@@ -170,18 +170,22 @@ def test_a_run_is_suspended_and_resumed_and_its_price_leaves_that_time_out(regio
     assert [each.freq_ghz for each in finished.intervals] == [0, 3.1]
 
 
-def test_a_requeue_by_coplace_is_refused_and_the_run_goes_on(region: Region) -> None:
-    number = region.slurm.submit("sleep 100", "--nodes=1", "--time=5")
+def test_a_requeue_by_coplace_ends_the_run_and_the_job_starts_again(region: Region) -> None:
+    number = region.slurm.submit("sleep 3", "--nodes=1", "--time=5")
     job_id = region.id_of(number)
     region.until(partial(region.facts, JobStarted, job_id), "the start")
+    region.until(partial(region.has_run_for, number, 1.0), "a second of its run")
     region.ask("requeue", job_id, "--reason", "wrong library", "--wait", "0")
-    region.until(partial(region.facts, JobActionRefused, job_id), "the refusal")
-    [refused] = region.facts(JobActionRefused, job_id)
-    assert "scontrol requeue" in refused.reason
-    assert region.job(number).state == "RUNNING"
-    region.ask("cancel", job_id, "--reason", "wrong library", "--wait", "0")
-    region.until(partial(region.is_cancelled, number), "the end in Slurm")
-    region.until(partial(region.facts, JobFinished, job_id), "its end in Coplace")
+    region.until(partial(region.facts, JobFinished, job_id), "the end of its run")
+    [finished] = region.facts(JobFinished, job_id)
+    assert (finished.outcome, finished.grant) == (JOB_OUTCOME_CANCELLED, 1)
+    region.until(lambda: region.id_of(number) != job_id, "the job that it is now")
+    again = region.id_of(number)
+    region.until(partial(region.facts, JobSubmitted, again), "its submission")
+    [submitted] = region.facts(JobSubmitted, again)
+    assert submitted.walltime_s == 5 * 60
+    region.slurm.say("scancel", str(number))
+    region.until(partial(region.facts, JobFinished, again), "its end in Coplace")
 
 
 def test_what_lies_between_may_be_killed_at_any_moment(region: Region) -> None:

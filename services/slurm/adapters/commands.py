@@ -143,6 +143,11 @@ class Slurm:
         """Let a suspended job run on."""
         self._change("scontrol", "resume", job)
 
+    def requeue(self, job: str) -> None:
+        """End a run and let the job wait again, though Slurm is not to do that by itself."""
+        self._change("scontrol", "update", f"JobId={job}", "Requeue=1")
+        self._change("scontrol", "requeue", job)
+
     def cancel(self, job: str) -> None:
         """End a job, or take it out of the queue."""
         self._change("scancel", job)

@@ -24,6 +24,7 @@ from services.slurm.processor.orders import (
     Order,
     Refuse,
     Release,
+    Requeue,
     Resume,
     Suspend,
     orders,
@@ -149,6 +150,8 @@ class Obedience:
                 self._slurm.suspend(job.name_in_slurm)
             case Resume():
                 self._slurm.resume(job.name_in_slurm)
+            case Requeue():
+                self._slurm.requeue(job.name_in_slurm)
 
     def _hold(self, job: SlurmJob, order: Hold, job_id: str) -> bool:
         """Once it is held it starts no more: what is seen then is final."""

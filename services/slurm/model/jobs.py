@@ -112,6 +112,14 @@ class SlurmJob:
         said = GrantAnswer.parse(text(self.fields.get("admin_comment")))
         return said.wanted if said.grant else text(self.fields.get("required_nodes"))
 
+    @property
+    def _asked_limit_min(self) -> int | None:
+        """Return the limit that its user asked for; None: none."""
+        said = GrantAnswer.parse(text(self.fields.get("admin_comment")))
+        if said.grant and said.limit:
+            return int(said.limit) if said.limit.isdecimal() else None
+        return number(self.fields.get("time_limit"))
+
     def answered(self, word: GrantAnswer) -> GrantAnswer:
         """Return a word with what a start puts something else in the place of."""
         said = GrantAnswer.parse(text(self.fields.get("admin_comment")))
@@ -304,7 +312,7 @@ class SlurmJob:
         """Return what jobcomp/kafka would send of it now."""
         of, given = self.fields, {name: number(self.fields.get(name)) for name in _NUMBERS}
         has_run = bool(of.get("nodes"))
-        limit_min = given["time_limit"]
+        limit_min = self._asked_limit_min if self.is_pending else given["time_limit"]
         nodes = (given["node_count"] or 1) if has_run or self.is_pending else 0
         began_s = max(given["start_time"] or 0, given["resize_time"] or 0)
         return Message(

@@ -12,10 +12,6 @@ from services.slurm.model.jobs import SlurmJob
 from shared.slurm.grant_answer import GrantAnswer
 
 _MINUTE_S: Final = 60
-# Slurm requeues no job that was released with Requeue=0.
-_REQUEUE: Final = (
-    "requeue it in Slurm itself: scontrol update JobId={job} Requeue=1; scontrol requeue {job}"
-)
 _GONE: Final = "Slurm does not have the job any more"
 _GIVEN_BACK: Final = "it was given back to Slurm"
 
@@ -78,6 +74,14 @@ class Resume:
 
 
 @dataclass(frozen=True, slots=True)
+class Requeue:
+    """End a run, and let the job wait again: it is another one then, and the end is seen."""
+
+    def __str__(self) -> str:
+        return "requeued"
+
+
+@dataclass(frozen=True, slots=True)
 class Done:
     """Report to Coplace that an action is done, and the clock at which the job runs now; 0: it is
     suspended, or nobody knows."""
@@ -110,7 +114,7 @@ class Refuse:
         return f"refused: {self.reason}"
 
 
-Order = Release | Hold | Explain | Cancel | Suspend | Resume | Done | Decline | Refuse
+Order = Release | Hold | Explain | Cancel | Suspend | Resume | Requeue | Done | Decline | Refuse
 
 
 def orders(decision: PlacementDecided, job: SlurmJob | None, now_us: int) -> list[Order]:
@@ -201,7 +205,7 @@ def _act(decision: PlacementDecided, job: SlurmJob | None) -> list[Order]:
         case placement_pb2.ACTION_KIND_RESUME if has_clock:
             return [Resume(), Done(clock_ghz)] if job.is_suspended else [Done(clock_ghz)]
         case placement_pb2.ACTION_KIND_REQUEUE:
-            return [Refuse(_REQUEUE.format(job=job.job_id))]
+            return [Requeue()]
         case placement_pb2.ACTION_KIND_SET_PSTATE if has_clock and not job.is_suspended:
             return [Done(clock_ghz)]
     return [Refuse("Slurm sets the clock of a job at its start")]

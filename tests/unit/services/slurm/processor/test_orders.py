@@ -32,6 +32,7 @@ from services.slurm.processor.orders import (
     Order,
     Refuse,
     Release,
+    Requeue,
     Resume,
     Suspend,
     orders,
@@ -110,6 +111,7 @@ def test_a_job_that_waits_says_why_before_it_leaves_slurm() -> None:
 
 ACTIONS: list[tuple[Action, list[Order], list[Order]]] = [
     (Action(kind=ACTION_KIND_END), [Cancel()], [Cancel()]),
+    (Action(kind=ACTION_KIND_REQUEUE), [Requeue()], [Requeue()]),
     (Action(kind=ACTION_KIND_SUSPEND), [Suspend(), Done()], [Done()]),
     (Action(kind=ACTION_KIND_RESUME), [Done(2.1)], [Resume(), Done(2.1)]),
     (Action(kind=ACTION_KIND_RESUME, freq_ghz=2.1), [Done(2.1)], [Resume(), Done(2.1)]),
@@ -133,8 +135,6 @@ def test_a_clock_that_a_job_has_is_set_and_another_one_refused() -> None:
         assert "at its start" in str(orders(decision, SUSPENDED, NOW_US))
         decision.action.freq_ghz = 2.1
         assert orders(decision, RUNNING, NOW_US) == [Done(2.1)]
-    requeue = PlacementDecided(verdict=VERDICT_ACTION, action=Action(kind=ACTION_KIND_REQUEUE))
-    assert "scontrol requeue" in str(orders(requeue, RUNNING, NOW_US))
 
 
 def test_an_action_that_slurm_refuses_is_refused() -> None:
