@@ -131,14 +131,18 @@ async def _connect(
         declarations.declare_licences(licences_of(shown, own.site, clusters))
 
     notes = JobNotes(slurm)
-    reasons = Reasons(region, notes, site, clusters, own.notes_per_minute)
+    reasons = Reasons(
+        *(region, notes, site, clusters),
+        every_s=own.notes_every_s,
+        per_minute=own.notes_per_minute,
+    )
 
     def note_reasons() -> None:
         reasons.note(looks.shown, publisher.held_because)
 
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(looks.run())
-        tasks.create_task(_every(own.notes_every_s, note_reasons))
+        tasks.create_task(_every(own.idle_looks_every_s, note_reasons))
         tasks.create_task(_every(own.nodes_every_s, tell_nodes))
         tasks.create_task(_every(own.declares_every_s, declare))
         tasks.create_task(reader.run(Tries(Obedience(slurm, region, site, notes)).obey))

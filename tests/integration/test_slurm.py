@@ -1,5 +1,6 @@
 """Debian's Slurm, whose jobs a real ingest and placement start on real Kafka."""
 
+import subprocess
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -272,3 +273,23 @@ def test_users_see_in_squeue_why_a_job_waits_and_why_it_was_cancelled(region: Re
     assert "wrong input" in seen(waits)
     for number in (own, held, runs):
         region.slurm.say("scancel", str(number))
+
+
+def test_whoever_waits_in_srun_reads_when_it_starts_and_runs_when_nodes_are_free(
+    region: Region, tmp_path: Path
+) -> None:
+    runs = region.slurm.submit("sleep 100", "--nodes=2", "--exclusive", "--time=5")
+    region.until(partial(region.has_nodes, runs), "the start")
+    said = tmp_path / "said"
+    with said.open("w") as file:
+        command = ("srun", "--nodes=1", "--time=5", "echo", "it ran")
+        srun = subprocess.Popen(command, env=region.slurm.environment, stdout=file, stderr=file)
+    try:
+        region.until(lambda: "srun: coplace: start expected 20" in said.read_text(), "its answer")
+        region.slurm.say("scancel", str(runs))
+        region.until(lambda: srun.poll() is not None, "its end")
+        assert srun.returncode == 0
+        assert "it ran" in said.read_text()
+    finally:
+        srun.kill()
+        srun.wait()

@@ -135,6 +135,10 @@ class Slurm:
         """Set a comment of jobs that wait: SystemComment or Comment."""
         self._change("scontrol", "update", f"JobId={jobs}", f"{field}={note}")
 
+    def notify(self, job: str, words: str) -> None:
+        """Write to whoever waits in salloc or srun."""
+        self._change("scontrol", "notify", job, words)
+
     def suspend(self, job: str) -> None:
         """Stop a job on its nodes."""
         self._change("scontrol", "suspend", job)

@@ -1,6 +1,6 @@
-"""Notes in the jobs of a Slurm what their users see in `squeue`."""
+"""Notes in the jobs of a Slurm what their users see in `squeue`, or where they wait in salloc."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 
 import structlog
@@ -28,11 +28,24 @@ class JobNotes:
 
     def may_note(self, job: SlurmJob) -> bool:
         """Return whether there is a place for a note in a job."""
+        return job.is_interactive or self._may_leave(job)
+
+    def _may_leave(self, job: SlurmJob) -> bool:
         return self._field == "SystemComment" or not job.has_own_comment
 
-    def note(self, jobs: Iterable[SlurmJob], note: str) -> None:
-        """Leave a note in jobs that wait, unless Slurm refuses that. Raises SlurmError."""
-        for names in names_of_waiting(job for job in jobs if self.may_note(job)):
+    def note(self, jobs: Sequence[SlurmJob], note: str) -> None:
+        """Leave a note in jobs that wait, unless Slurm refuses that; salloc and srun print it.
+        Raises SlurmError."""
+        self._leave(jobs, note)
+        for job in jobs:
+            if job.is_interactive:
+                try:
+                    self._slurm.notify(job.name_in_slurm, note)
+                except SlurmRefusedError as error:
+                    log.warning("not printed", job=job.name_in_slurm, problem=str(error))
+
+    def _leave(self, jobs: Sequence[SlurmJob], note: str) -> None:
+        for names in names_of_waiting(job for job in jobs if self._may_leave(job)):
             try:
                 self._slurm.comment(names, self._field, note)
             except SlurmRefusedError as error:
@@ -40,5 +53,5 @@ class JobNotes:
                     log.warning("not noted", jobs=names, problem=str(error))
                     continue
                 self._field = "Comment"
-                return self.note(jobs, note)
+                return self._leave(jobs, note)
         return None

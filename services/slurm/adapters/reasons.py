@@ -36,21 +36,26 @@ class Reasons:
         notes: JobNotes,
         site: Site,
         clusters: Iterable[str],
+        every_s: float,
         per_minute: int,
         clock_s: Callable[[], float] = time.time,
     ) -> None:
         self._region, self._notes, self._site = region, notes, site
         self._clusters, self._per_minute, self._clock_s = list(clusters), per_minute, clock_s
+        self._every_s, self._due_s = every_s, -inf
         self._noted: dict[str, _NotedReason] = {}
         self._left, self._filled_s = float(per_minute), clock_s()
 
     def note(self, shown: Iterable[SlurmJob], held_because: Mapping[int, str]) -> None:
-        """Note it in those that wait; some are held for reasons that are known here. Raises
-        UnansweredError and SlurmError."""
-        waiting = [job for job in shown if self._has_note(job)]
-        if not waiting or not self._per_minute:
-            return
+        """Note it in those that wait, where it is time to, or somebody waits in salloc or srun to
+        whom nothing was said; some are held for reasons that are known here. Raises UnansweredError
+        and SlurmError."""
         now_s = self._clock_s()
+        waiting = [job for job in shown if self._has_note(job)]
+        is_due = now_s >= self._due_s or any(map(self._is_unanswered, waiting))
+        if not waiting or not self._per_minute or not is_due:
+            return
+        self._due_s = now_s + self._every_s
         listed = {
             each.job_id: each
             for cluster in self._clusters
@@ -78,8 +83,12 @@ class Reasons:
             self._noted.update((name, fresh[name]) for name in map(self._id, jobs))
 
     def _has_note(self, job: SlurmJob) -> bool:
-        is_coplaces = job.is_placed and not job.is_given_back
-        return job.is_pending and is_coplaces and self._notes.may_note(job)
+        is_decided = job.is_given_back or job.word.is_started
+        is_asked = job.is_pending and job.is_placed and not is_decided
+        return is_asked and self._notes.may_note(job)
+
+    def _is_unanswered(self, job: SlurmJob) -> bool:
+        return job.is_interactive and self._id(job) not in self._noted
 
     def _found(self, listed: ListedJob | None, held: str, now_s: float) -> _NotedReason | None:
         """Return what is to be noted; None where nothing is known."""

@@ -223,6 +223,11 @@ class SlurmJob:
         return number(self.fields.get("priority")) == 0
 
     @property
+    def is_interactive(self) -> bool:
+        """Return whether its user sits before it: salloc, or srun without a job."""
+        return self.fields.get("batch_flag") is False
+
+    @property
     def is_slurms_own(self) -> bool:
         """Return whether it waits and is the first part of a heterogeneous job, which Slurm starts
         by itself."""

@@ -26,6 +26,10 @@ class NotingSlurm:
             raise SlurmRefusedError(f"scontrol: {words}", words)
         self.made.append((jobs, field, note))
 
+    def notify(self, job: str, words: str) -> None:
+        """Write it."""
+        self.made.append((job, "", words))
+
 
 def job(number: int, **changes: Any) -> SlurmJob:
     return SlurmJob({**JOB, "job_id": number, "comment": "", **changes})
@@ -50,6 +54,15 @@ def test_where_slurm_sets_none_it_is_the_comment_of_jobs_without_one() -> None:
         ("1", "Comment", "coplace: no nodes"),
         ("3", "Comment", "coplace: later"),
     ]
+
+
+def test_whoever_waits_in_salloc_reads_it_there_whatever_his_comment_is() -> None:
+    slurm = NotingSlurm("Comment")
+    made, sits = notes(slurm), job(1, batch_flag=False, comment="mine")
+    made.note([job(9)], "coplace: no nodes")
+    assert made.may_note(sits)
+    made.note([sits], "coplace: no nodes")
+    assert slurm.made[1:] == [("1", "", "coplace: no nodes")]
 
 
 def test_what_slurm_refuses_of_a_job_holds_up_nothing_and_a_busy_one_is_asked_again() -> None:

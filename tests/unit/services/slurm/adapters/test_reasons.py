@@ -18,10 +18,12 @@ NOW_S = 1_795_353_000.0
 class Noted:
     """Notes in the jobs of a Slurm, with a clock and what placement says."""
 
-    def __init__(self, per_minute: int = 30) -> None:
+    def __init__(self, per_minute: int = 30, every_s: float = 0.0) -> None:
         self.slurm, self.region, self.now_s = NotingSlurm("SystemComment"), PlayedRegion(), NOW_S
         made = JobNotes(self.slurm)  # type: ignore[arg-type]
-        self._reasons = Reasons(self.region, made, SITE, ["alpha"], per_minute, lambda: self.now_s)
+        self._reasons = Reasons(
+            self.region, made, SITE, ["alpha"], every_s, per_minute, lambda: self.now_s
+        )
 
     def of(self, *jobs: SlurmJob, held: dict[int, str] | None = None) -> list[tuple[str, str, str]]:
         """What is noted now."""
@@ -77,6 +79,17 @@ def test_so_many_commands_are_made_a_minute_and_who_waited_longest_is_next() -> 
         names.append([name for name, *_ in noted.of(*jobs)])
     assert names == [["1", "2"], ["3", "4"], ["5"]]
     assert Noted(per_minute=0).of(*jobs) == []
+
+
+def test_whoever_waits_in_salloc_is_answered_at_once_and_others_when_it_is_time() -> None:
+    noted = Noted(every_s=30)
+    noted.region.listed = [listed(number, "0 free") for number in (1, 2, 3)]
+    note, sits = "coplace: 0 free", job(3, batch_flag=False)
+    assert noted.of(job(1)) == [("1", "SystemComment", note)]
+    assert noted.of(job(1), job(2)) == []
+    assert noted.of(job(1), job(2), sits) == [("2,3", "SystemComment", note), ("3", "", note)]
+    noted.now_s += 29
+    assert noted.of(job(1), job(2), sits, job(4)) == []
 
 
 def test_what_is_held_says_why_and_what_runs_or_is_slurms_says_nothing() -> None:
