@@ -50,12 +50,6 @@ _HOLDS_NODES: Final = (
     JobStanding.JOB_STANDING_SUSPENDED,
 )
 
-_OVER: Final = (
-    JobStanding.JOB_STANDING_FINISHED,
-    JobStanding.JOB_STANDING_CANCELLED,
-    JobStanding.JOB_STANDING_REJECTED,
-)
-
 JobId = Annotated[
     str,
     typer.Argument(metavar="JOB", help="As it was submitted.", autocompletion=completion.jobs),
@@ -329,7 +323,7 @@ def _ask_of(message: Request, placement: str, ingest: str, source: str, wait_s: 
     before = why.ask(placement, message.job_id)
     if isinstance(message, JobSuspended | JobResumed) and before.standing not in _HOLDS_NODES:
         raise NoRunError(f"{message.job_id} has no run: it {why.state(before)}")
-    if isinstance(message, JobRequeueAsked) and before.standing in _OVER:
+    if isinstance(message, JobRequeueAsked) and before.standing in why.OVER:
         raise OverError(f"{message.job_id} {why.state(before)}: submit it anew")
     if isinstance(message, JobCancelled) and before.standing == JobStanding.JOB_STANDING_FINISHED:
         raise OverError(f"{message.job_id} {why.state(before)}: there is nothing to cancel")

@@ -123,7 +123,11 @@ def main(
 def why(
     job_id: Annotated[
         str,
-        typer.Argument(metavar="JOB", help="As it was submitted.", autocompletion=completion.jobs),
+        typer.Argument(
+            metavar="JOB",
+            help="As it was submitted, or its number there where that is of one job.",
+            autocompletion=completion.jobs,
+        ),
     ],
     address: Annotated[
         str, typer.Option(envvar="COPLACE_PLACEMENT_ADDRESS", help="host:port of placement.")
@@ -140,8 +144,9 @@ def why(
     from cli import why as question
     from cli.answers import write_answer
     from cli.notes import TABLE_WIDTH
+    from cli.slurm.numbers import named
 
-    answer = question.ask(address, job_id)
+    answer = question.ask(address, named(address, job_id))
     if output is not Output.TABLE:
         write_answer(answer, *question.for_programs(answer), output)
         return

@@ -42,6 +42,7 @@ _STANDINGS: Final = {
     JOB_STANDING_CANCELLED: "is cancelled: it does not start any more",
     JOB_STANDING_REJECTED: "is rejected: submit it anew or requeue it",
 }
+OVER: Final = frozenset({JOB_STANDING_FINISHED, JOB_STANDING_CANCELLED, JOB_STANDING_REJECTED})
 _FIGURES: Final = ("nodes", "GHz", "time s", "power W", "node energy kJ", "part_eff", "tier")
 _KINDS: Final = {
     kind: name.removeprefix("CONSTRAINT_KIND_").lower().replace("_", " ")

@@ -1,6 +1,8 @@
 """`coplace slurm`: what an operator of a Slurm does beside the process, and its accounts."""
 
 import getpass
+import subprocess
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Final
@@ -21,7 +23,7 @@ from services.slurm.adapters.giving_back import (
     given_back,
     shown_jobs,
 )
-from services.slurm.processor.checks import SetupPiece, of_config, of_nodes
+from services.slurm.processor.checks import TIMER, SetupPiece, of_config, of_nodes, of_silence
 from services.slurm.settings import shares_of
 
 app = typer.Typer(
@@ -38,6 +40,12 @@ def check(
     clusters: Annotated[Path, typer.Option(help="The file of clusters.")] = Path(
         "/etc/coplace/clusters.yaml"
     ),
+    heartbeat: Annotated[
+        Path,
+        typer.Option(
+            envvar="COPLACE_SLURM_HEARTBEAT_FILE", help="Its time is when Coplace last spoke."
+        ),
+    ] = Path("/var/lib/coplace-slurm/heartbeat"),
     ingest: Ingest = "127.0.0.1:50051",
     placement: Placement = "127.0.0.1:50053",
     watch: Annotated[
@@ -50,6 +58,7 @@ def check(
         *_tried("Slurm's configuration", lambda: of_config(slurm.config(), getpass.getuser())),
         *_tried("squeue --json", lambda: [SetupPiece(f"squeue --json: {len(slurm.jobs())} jobs")]),
         *_tried(f"nodes and {clusters}", lambda: of_nodes(slurm.nodes(), shares_of(clusters))),
+        *of_silence(_silent_s(heartbeat), _timer_state()),
         *_answering("ingest", ingest),
         *_answering("placement", placement),
         *_answering("watch", watch),
@@ -69,6 +78,23 @@ def _tried(what: str, find: Callable[[], Iterable[SetupPiece]]) -> list[SetupPie
         return list(find())
     except UnusableError as error:
         return [SetupPiece(what, str(error))]
+
+
+def _silent_s(heartbeat: Path) -> float | None:
+    try:
+        return time.time() - heartbeat.stat().st_mtime
+    except OSError:
+        return None
+
+
+def _timer_state() -> str:
+    """As systemd has it."""
+    try:
+        asked = ["systemctl", "is-active", TIMER]
+        done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=_WITHIN_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown"
+    return done.stdout.strip() or "unknown"
 
 
 def _answering(name: str, address: str) -> list[SetupPiece]:

@@ -243,9 +243,22 @@ class PlacementService:
         about = About(clusters=clusters, user=request.user, account=request.account)
         await self._require(context, "ListJobs", about)
         try:
-            return queries.jobs(request)
+            answer = queries.jobs(request)
         except RejectedError as error:
             raise RefusedCallError.invalid(error) from None
+        if request.with_forecasts and answer.as_of_us:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_PATIENCE_S):
+                    await self._put_forecasts(queries, answer)
+        return answer
+
+    async def _put_forecasts(self, queries: Queries, answer: ListJobsResponse) -> None:
+        """Put in when jobs that wait are expected to start: they share one forecast."""
+        for job in answer.jobs:
+            arrival = queries.arrival(job.job_id)
+            if arrival is not None:
+                found = await self._forecast(queries, arrival, answer.as_of_us / 1e6)
+                job.forecast.CopyFrom(found)
 
     async def list_clusters(
         self, _data: bytes, context: ServicerContext[Any, Any]

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -18,10 +18,13 @@ from services.slurm.adapters.decisions import DecisionsInHand
 from services.slurm.adapters.declared import DeclaredBySlurm
 from services.slurm.adapters.drains import DrainPublisher
 from services.slurm.adapters.ended import EndedRuns
+from services.slurm.adapters.giving_back import alone
 from services.slurm.adapters.heartbeat import SlurmHeartbeat
 from services.slurm.adapters.meter import SlurmMeter
+from services.slurm.adapters.notes import JobNotes
 from services.slurm.adapters.obedience import Obedience
 from services.slurm.adapters.publisher import SlurmPublisher
+from services.slurm.adapters.reasons import Reasons
 from services.slurm.adapters.region import AskedRegion, RegionOverGrpc
 from services.slurm.adapters.runs import RunsSeen
 from services.slurm.adapters.tries import Tries, shown_error
@@ -34,7 +37,7 @@ from services.slurm.model.clusters import (
 )
 from services.slurm.model.declared import licences_of, reservations_of
 from services.slurm.model.facts import SelectRules, SlurmTerms
-from services.slurm.model.jobs import SlurmJob
+from services.slurm.model.jobs import SlurmJob, names_of_waiting
 from services.slurm.settings import SlurmSettings, shares_of
 from shared.process.crash import end_process
 from shared.process.life import Process, run_process
@@ -46,8 +49,6 @@ _AGAIN_S: Final = 5.0
 _BUSY_S: Final = 30.0
 # Slurm answers no more than this part of the time: slurmctld has others to answer.
 _MOST_OF_TIME: Final = 0.2
-# Jobs that a command of Slurm names.
-_AT_ONCE: Final = 100
 
 log = structlog.get_logger(__name__)
 _T = TypeVar("_T")
@@ -130,13 +131,24 @@ async def _connect(
         shown = slurm.shown("licenses")
         declarations.declare_licences(licences_of(shown, own.site, clusters))
 
+    notes = JobNotes(slurm)
+    reasons = Reasons(
+        *(region, notes, site, clusters),
+        every_s=own.notes_every_s,
+        per_minute=own.notes_per_minute,
+    )
+
+    def note_reasons() -> None:
+        reasons.note(looks.shown, publisher.held_because)
+
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(looks.run())
         ended = EndedRuns(own.ended_dir, region, lambda: publisher.site)
         tasks.create_task(_every(own.looks_every_s, ended.publish))
+        tasks.create_task(_every(own.idle_looks_every_s, note_reasons))
         tasks.create_task(_every(own.nodes_every_s, tell_nodes))
         tasks.create_task(_every(own.declares_every_s, declare))
-        tasks.create_task(reader.run(Tries(Obedience(slurm, region, site)).obey))
+        tasks.create_task(reader.run(Tries(Obedience(slurm, region, site, notes)).obey))
 
 
 class _Until:
@@ -210,6 +222,8 @@ class _Looks:
         self._heartbeat, self._contact = heartbeat, contact
         self._busy_until_s = 0.0
         self._answered_in_s = 0.0
+        self.shown: Sequence[SlurmJob] = ()
+        """The jobs of the last look."""
 
     async def run(self) -> None:
         """Look, until cancelled."""
@@ -221,7 +235,7 @@ class _Looks:
 
     def _look(self) -> None:
         began_s = time.monotonic()
-        jobs = self._slurm.jobs()
+        self.shown = jobs = self._slurm.jobs()
         self._answered_in_s = time.monotonic() - began_s
         for job in jobs:
             self._keep_to_placement(job)
@@ -229,16 +243,18 @@ class _Looks:
             self._busy_until_s = time.monotonic() + _BUSY_S
         self._heartbeat.beat()
         self._contact.look()
-        if self._contact.is_there:
-            self._take_back([job for job in jobs if job.is_lent])
+        if self._contact.is_there and any(job.is_lent for job in jobs):
+            with alone(self._own.heartbeat_file) as is_alone:
+                if is_alone:
+                    self._take_back([job for job in self._slurm.jobs() if job.is_lent])
 
     def _take_back(self, lent: Sequence[SlurmJob]) -> None:
         """Hold what waits and was given back while Coplace was silent; the word that says so goes
         at the next look, when that is held for certain."""
         try:
-            for names in _names(job for job in lent if not job.is_held):
+            for names in names_of_waiting(job for job in lent if not job.is_held):
                 self._slurm.hold(names)
-            for names in _names(job for job in lent if job.is_held):
+            for names in names_of_waiting(job for job in lent if job.is_held):
                 self._slurm.leave(names, "")
         except SlurmError as error:
             log.warning("tried again", problem=str(error))
@@ -253,13 +269,6 @@ class _Looks:
                 self._slurm.let_go(job.name_in_slurm)
         except SlurmError as error:
             log.warning("tried again", job=job.name_in_slurm, problem=str(error))
-
-
-def _names(jobs: Iterable[SlurmJob]) -> Iterator[str]:
-    """Yield what waits of jobs, by Slurm's names of it, as many as a command takes."""
-    names = [job.name_of_waiting for job in jobs]
-    for at in range(0, len(names), _AT_ONCE):
-        yield ",".join(names[at : at + _AT_ONCE])
 
 
 async def _every(period_s: float, act: Callable[[], object]) -> None:

@@ -48,6 +48,12 @@ class SlurmSettings(EnvironmentSettings):
     speaks_every_s: float = Field(
         SAYS_EVERY_S, ge=0.5, le=SAYS_EVERY_S, description="How often it says that it is there"
     )
+    notes_every_s: float = Field(
+        30.0, ge=0.5, description="How often it notes in jobs why they wait, where that changed"
+    )
+    notes_per_minute: int = Field(
+        30, ge=0, le=6_000, description="Commands of Slurm for such notes; 0: none are made"
+    )
     nodes_every_s: float = Field(20.0, ge=0.1, description="How often nodes are looked at")
     drains_every_s: float = Field(
         60.0, ge=1, description="How often drained nodes are compared with what Coplace has"

@@ -41,6 +41,7 @@ from services.ingest.model import Intake
 from services.slurm.adapters import drains, obedience, publisher
 from services.slurm.adapters.commands import Slurm, SlurmError
 from services.slurm.adapters.drains import DrainPublisher
+from services.slurm.adapters.notes import JobNotes
 from services.slurm.adapters.obedience import Obedience
 from services.slurm.adapters.publisher import SlurmPublisher
 from services.slurm.model.clusters import (
@@ -334,6 +335,12 @@ class _Ingest:
     def jobs(self, request: ListJobsRequest) -> Sequence[ListedJob]:
         return ()
 
+    def waiting_jobs(self, cluster: str) -> Sequence[ListedJob]:
+        return ()
+
+    def round_us(self) -> int:
+        return 0
+
     def reservations(self, cluster: str) -> Sequence[ListedReservation]:
         return ()
 
@@ -420,7 +427,7 @@ def _obey(course: Course, released: _Released, ingest: _Ingest, number: int) -> 
     decision = PlacementDecided(job_id=f"north/alpha/{number}/{_T_S}", verdict=VERDICT_START)
     decision.attempt = decision.grant = 1
     decision.cluster, decision.freq_ghz, decision.walltime_s = "alpha", 2.1, 60
-    Obedience(released, ingest, _SITE).obey(decision)
+    Obedience(released, ingest, _SITE, JobNotes(released)).obey(decision)
     course.require(released.released == {str(number)}, f"job {number} was not released")
 
 

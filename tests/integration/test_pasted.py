@@ -91,7 +91,7 @@ ELSEWHERE = {
     "coplace up": "tests/integration/test_pasted.py",
     "coplace wait": "tests/e2e/test_compose.py",
     "coplace webhook": "tests/unit/services/webhooks/test_commands.py",
-    "coplace why north/alpha/17": "tests/integration/test_slurm.py",
+    "coplace why 17": "tests/unit/cli/slurm/test_numbers.py",
     "COPLACE_ENERGY_API_PORT": "cli/processes.py",
     "COPLACE_PLACEMENT_ADDRESS": "tests/helm/test_chart.py",
     "COPLACE_PLACEMENT_PORT": "cli/processes.py",

@@ -1,5 +1,6 @@
 """Debian's Slurm, whose jobs a real ingest and placement start on real Kafka."""
 
+import subprocess
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -11,16 +12,17 @@ from coplace.v1.jobs_pb2 import (
     JOB_OUTCOME_CANCELLED,
     JOB_OUTCOME_COMPLETED,
     JobActionDone,
-    JobActionRefused,
     JobDeclined,
     JobFinished,
     JobStarted,
+    JobSubmitted,
 )
 
 from deploy.local.servers import LocalServers
 from services.slurm.adapters.commands import Slurm
 from tests.support.slurm import LocalSlurm, require_installed
 from tests.support.slurm_region import Region, connected
+from tests.support.snippets import REPOSITORY
 
 # Beside the one of all nodes.
 PARTITIONS: Final = """\
@@ -169,18 +171,22 @@ def test_a_run_is_suspended_and_resumed_and_its_price_leaves_that_time_out(regio
     assert [each.freq_ghz for each in finished.intervals] == [0, 3.1]
 
 
-def test_a_requeue_by_coplace_is_refused_and_the_run_goes_on(region: Region) -> None:
-    number = region.slurm.submit("sleep 100", "--nodes=1", "--time=5")
+def test_a_requeue_by_coplace_ends_the_run_and_the_job_starts_again(region: Region) -> None:
+    number = region.slurm.submit("sleep 3", "--nodes=1", "--time=5")
     job_id = region.id_of(number)
     region.until(partial(region.facts, JobStarted, job_id), "the start")
+    region.until(partial(region.has_run_for, number, 1.0), "a second of its run")
     region.ask("requeue", job_id, "--reason", "wrong library", "--wait", "0")
-    region.until(partial(region.facts, JobActionRefused, job_id), "the refusal")
-    [refused] = region.facts(JobActionRefused, job_id)
-    assert "scontrol requeue" in refused.reason
-    assert region.job(number).state == "RUNNING"
-    region.ask("cancel", job_id, "--reason", "wrong library", "--wait", "0")
-    region.until(partial(region.is_cancelled, number), "the end in Slurm")
-    region.until(partial(region.facts, JobFinished, job_id), "its end in Coplace")
+    region.until(partial(region.facts, JobFinished, job_id), "the end of its run")
+    [finished] = region.facts(JobFinished, job_id)
+    assert (finished.outcome, finished.grant) == (JOB_OUTCOME_CANCELLED, 1)
+    region.until(lambda: region.id_of(number) != job_id, "the job that it is now")
+    again = region.id_of(number)
+    region.until(partial(region.facts, JobSubmitted, again), "its submission")
+    [submitted] = region.facts(JobSubmitted, again)
+    assert submitted.walltime_s == 5 * 60
+    region.slurm.say("scancel", str(number))
+    region.until(partial(region.facts, JobFinished, again), "its end in Coplace")
 
 
 def test_what_lies_between_may_be_killed_at_any_moment(region: Region) -> None:
@@ -240,3 +246,50 @@ def test_the_tasks_of_an_array_are_jobs_of_their_own(region: Region) -> None:
     for task in (1, 2):
         job_id = f"north/alpha/{number}/{submitted}_{task}"
         region.until(partial(region.facts, JobFinished, job_id), "the end of a task")
+
+
+def test_users_see_in_squeue_why_a_job_waits_and_why_it_was_cancelled(region: Region) -> None:
+    """Debian's Slurm lets nobody set SystemComment: jobs without a comment have it there."""
+    runs = region.slurm.submit("sleep 100", "--nodes=2", "--exclusive", "--time=5")
+    region.until(partial(region.has_nodes, runs), "the start")
+    asks = ("--nodes=2", "--exclusive", "--time=5")
+    waits = region.slurm.submit("sleep 1", *asks)
+    own = region.slurm.submit("sleep 1", *asks, "--comment=app_id=lu.C mine")
+    held = region.slurm.submit("sleep 1", *asks, "--hold")
+
+    def seen(number: int) -> str:
+        command = (
+            f". {REPOSITORY}/deploy/slurm/squeue.sh; squeue --noheader --states=all --jobs={number}"
+        )
+        return region.slurm.say("sh", "-c", command)
+
+    region.until(lambda: "coplace: start expected 20" in seen(waits), "when it starts")
+    region.until(lambda: "coplace: held: held by its user" in seen(held), "why it is held")
+    assert "0 free" in seen(waits)
+    assert seen(own).endswith("app_id=lu.C mine")
+    assert region.job(waits).fields["start_time"] == 0
+    region.ask("cancel", region.id_of(waits), "--reason", "wrong input", "--wait", "0")
+    region.until(partial(region.is_cancelled, waits), "the end in Slurm")
+    assert "wrong input" in seen(waits)
+    for number in (own, held, runs):
+        region.slurm.say("scancel", str(number))
+
+
+def test_whoever_waits_in_srun_reads_when_it_starts_and_runs_when_nodes_are_free(
+    region: Region, tmp_path: Path
+) -> None:
+    runs = region.slurm.submit("sleep 100", "--nodes=2", "--exclusive", "--time=5")
+    region.until(partial(region.has_nodes, runs), "the start")
+    said = tmp_path / "said"
+    with said.open("w") as file:
+        command = ("srun", "--nodes=1", "--time=5", "echo", "it ran")
+        srun = subprocess.Popen(command, env=region.slurm.environment, stdout=file, stderr=file)
+    try:
+        region.until(lambda: "srun: coplace: start expected 20" in said.read_text(), "its answer")
+        region.slurm.say("scancel", str(runs))
+        region.until(lambda: srun.poll() is not None, "its end")
+        assert srun.returncode == 0
+        assert "it ran" in said.read_text()
+    finally:
+        srun.kill()
+        srun.wait()

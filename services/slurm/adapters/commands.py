@@ -137,6 +137,14 @@ class Slurm:
         """Leave the word on a grant with its job, or none."""
         self._change("scontrol", "update", f"JobId={job}", f"AdminComment={word}")
 
+    def comment(self, jobs: str, field: str, note: str) -> None:
+        """Set a comment of jobs that wait: SystemComment or Comment."""
+        self._change("scontrol", "update", f"JobId={jobs}", f"{field}={note}")
+
+    def notify(self, job: str, words: str) -> None:
+        """Write to whoever waits in salloc or srun."""
+        self._change("scontrol", "notify", job, words)
+
     def suspend(self, job: str) -> None:
         """Stop a job on its nodes."""
         self._change("scontrol", "suspend", job)
@@ -144,6 +152,11 @@ class Slurm:
     def resume(self, job: str) -> None:
         """Let a suspended job run on."""
         self._change("scontrol", "resume", job)
+
+    def requeue(self, job: str) -> None:
+        """End a run and let the job wait again, though Slurm is not to do that by itself."""
+        self._change("scontrol", "update", f"JobId={job}", "Requeue=1")
+        self._change("scontrol", "requeue", job)
 
     def cancel(self, job: str) -> None:
         """End a job, or take it out of the queue."""

@@ -7,6 +7,7 @@ be what fails (docs/how-to/slurm.md). It keeps to what Python 3.8 knows.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -162,13 +164,25 @@ def give_back(group: GivenBack, word: str) -> Iterator[str]:
             yield from give_back(group._replace(jobs=(name,)), word)
 
 
+@contextmanager
+def alone(heartbeat: Path) -> Iterator[bool]:
+    """Give whether nobody else gives jobs back meanwhile, or takes them back."""
+    heartbeat.parent.mkdir(parents=True, exist_ok=True)
+    with Path(f"{heartbeat}.lock").open("w", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
 def silence_s(heartbeat: Path, now_s: float) -> float:
     """Return for how long Coplace has been silent. Where nobody knows, that begins now; it has been
     for ever where the file is of a time that is to come."""
     try:
         spoke_s = heartbeat.stat().st_mtime
     except FileNotFoundError:
-        heartbeat.parent.mkdir(parents=True, exist_ok=True)
         heartbeat.touch()
         return 0.0
     return now_s - spoke_s if spoke_s <= now_s + _WITHIN_S else float("inf")
@@ -184,9 +198,13 @@ def main() -> None:
     """Give back what waits, where Coplace is silent for longer than it may be."""
     heartbeat = Path(os.environ.get("COPLACE_SLURM_HEARTBEAT_FILE") or _HEARTBEAT_FILE)
     after_s = float(os.environ.get("COPLACE_FALLBACK_AFTER_S") or _AFTER_S)
-    silent_s = silence_s(heartbeat, time.time())
-    if silent_s <= after_s:
-        return
+    with alone(heartbeat) as is_alone:
+        silent_s = silence_s(heartbeat, time.time())
+        if is_alone and silent_s > after_s:
+            _give_all_back(silent_s)
+
+
+def _give_all_back(silent_s: float) -> None:
     if _is_sent_elsewhere(os.environ.get("COPLACE_SLURM_ARCHITECTURE", "")):
         sys.exit("COPLACE_SLURM_ARCHITECTURE lets jobs run elsewhere: none is started here")
     groups = given_back(shown_jobs())

@@ -12,16 +12,19 @@ from coplace.v1.placement_pb2 import VERDICT_ACTION, VERDICT_START, PlacementDec
 from coplace_client.errors import RejectedError
 from coplace_client.facts import action_done, action_refused, decline_event
 from services.slurm.adapters.commands import Slurm, SlurmRefusedError
+from services.slurm.adapters.notes import JobNotes, noted
 from services.slurm.adapters.region import AskedRegion
 from services.slurm.model.jobs import SlurmJob
 from services.slurm.processor.orders import (
     Cancel,
     Decline,
     Done,
+    Explain,
     Hold,
     Order,
     Refuse,
     Release,
+    Requeue,
     Resume,
     Suspend,
     orders,
@@ -71,8 +74,9 @@ def _numbers_of(job: SlurmJob) -> set[int]:
 class Obedience:
     """Carries decisions out; what Slurm keeps of them lets each be carried out again."""
 
-    def __init__(self, slurm: Slurm, region: AskedRegion, site: Site) -> None:
+    def __init__(self, slurm: Slurm, region: AskedRegion, site: Site, notes: JobNotes) -> None:
         self._slurm, self._region, self._site = slurm, region, site
+        self._notes = notes
         self._looks = _LooksForDecisions(slurm)
 
     def obey(self, decision: PlacementDecided) -> list[Order]:
@@ -138,12 +142,16 @@ class Obedience:
             case Release(word=word):
                 about_it = replace(order, word=job.answered(word))
                 self._slurm.release(job.name_in_slurm, about_it)
+            case Explain(reason=reason):
+                self._notes.note([job], noted(reason))
             case Cancel():
                 self._slurm.cancel(job.name_in_slurm)
             case Suspend():
                 self._slurm.suspend(job.name_in_slurm)
             case Resume():
                 self._slurm.resume(job.name_in_slurm)
+            case Requeue():
+                self._slurm.requeue(job.name_in_slurm)
 
     def _hold(self, job: SlurmJob, order: Hold, job_id: str) -> bool:
         """Once it is held it starts no more: what is seen then is final."""

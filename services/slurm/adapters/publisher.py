@@ -67,6 +67,8 @@ class SlurmPublisher:
         # Arrays that wait, or have waited.
         self._arrays: set[str] = set()
         self._arrays_shown: set[str] = set()
+        self.held_because: dict[int, str] = {}
+        """Why jobs of the last look are held, by Slurm's number."""
         self.states: Mapping[ShownState, int] = {}
         """How many jobs were in which state at the last look."""
 
@@ -112,7 +114,7 @@ class SlurmPublisher:
         ended = self._runs.ended(shown)
         self._kept_out |= self._runs.kept_out
         before, self._noted, self._aside = self._noted, {}, set()
-        self._arrays_shown = set()
+        self._arrays_shown, self.held_because = set(), {}
         beside = ShownJobs(shown, self._site)
         known = {
             event.id: event
@@ -162,6 +164,7 @@ class SlurmPublisher:
             self._note(f"job {job.job_id}", f"is published with less of its {left_out}", before)
         if held_because := told[0].job_submitted.held_because:
             self._note(f"job {job.job_id}:", f"held. {held_because}", before)
+            self.held_because[job.job_id] = held_because
         return told[1:] if self._is_of_known_array(job, told[0].job_submitted) else told
 
     def _is_of_known_array(self, job: SlurmJob, submitted: JobSubmitted) -> bool:

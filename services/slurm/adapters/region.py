@@ -7,6 +7,8 @@ from typing import Final, Protocol
 import grpc
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_service_pb2 import (
+    JOB_STANDING_RESERVED,
+    JOB_STANDING_WAITING,
     ListClustersRequest,
     ListClustersResponse,
     ListedJob,
@@ -27,6 +29,8 @@ from shared.clients.listing import pages_of_jobs
 
 _WITHIN_S: Final = 30.0
 _MOST_JOBS: Final = 1_000_000
+_A_PAGE: Final = 200
+_WAITING: Final = (JOB_STANDING_WAITING, JOB_STANDING_RESERVED)
 
 
 class AskedRegion(Protocol):
@@ -49,6 +53,9 @@ class AskedRegion(Protocol):
 
     def jobs(self, request: ListJobsRequest) -> Sequence[ListedJob]:
         """Return all jobs that are asked for."""
+
+    def waiting_jobs(self, cluster: str) -> Sequence[ListedJob]:
+        """Return the jobs that wait for a cluster, and when they are expected to start."""
 
     def reservations(self, cluster: str) -> Iterable[ListedReservation]:
         """Return the reservations of a cluster."""
@@ -100,6 +107,21 @@ class RegionOverGrpc:
         with self._calling() as channel:
             pages = pages_of_jobs(channel, request, _MOST_JOBS, _WITHIN_S)
             return [job for page in pages for job in page.jobs]
+
+    def waiting_jobs(self, cluster: str) -> Sequence[ListedJob]:
+        """Return the jobs that wait for a cluster, and when they are expected to start."""
+        request = ListJobsRequest(
+            cluster=cluster, standings=_WAITING, with_forecasts=True, page_size=_A_PAGE
+        )
+        found: list[ListedJob] = []
+        with self._calling() as channel:
+            stub = PlacementServiceStub(channel)
+            while True:
+                answer = stub.ListJobs(request, timeout=_WITHIN_S)
+                found += answer.jobs
+                request.page_token = answer.next_page_token
+                if not request.page_token:
+                    return found
 
     def reservations(self, cluster: str) -> Iterable[ListedReservation]:
         """Return the reservations of a cluster."""

@@ -82,6 +82,7 @@ def _say_all(submitted: JobSubmitted, job: SlurmJob, terms: SlurmTerms) -> None:
         submitted.held_because = printable(unmapped, MOST_REASON)
     if job.is_pending and job.is_held_by_user:
         submitted.held_because = submitted.held_because or _HELD_BY_USER
+    submitted.is_interactive = job.is_interactive
     submitted.architectures.append(printable(terms.architecture))
 
 

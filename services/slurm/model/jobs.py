@@ -1,7 +1,7 @@
 """A job as Slurm's JSON has it, and the word on a grant that is kept in it: pure."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,12 +20,16 @@ _HOLDS_NODES: Final = frozenset(
     | {"STOPPED"}
 )
 _MINUTE_S: Final = 60
+# Jobs that a command names.
+_AT_ONCE: Final = 100
 # The word in a job that was given back to Slurm: no grant starts it any more. In silence it was
 # given back until Coplace speaks again (services/slurm/adapters/giving_back.py).
 GIVEN_BACK: Final = "coplace given back"
 IN_SILENCE: Final = "coplace given back in silence"
 # As deploy/slurm/job_submit.lua has it.
 _HELD_BY_USER: Final = "coplace held by its user"
+# What is noted in a job for its user begins so.
+NOTED: Final = "coplace: "
 # Why Slurm does not start a job on the nodes that it was released on, though they are free.
 _NEVER_THERE: Final = frozenset(
     {
@@ -108,6 +112,14 @@ class SlurmJob:
         said = GrantAnswer.parse(text(self.fields.get("admin_comment")))
         return said.wanted if said.grant else text(self.fields.get("required_nodes"))
 
+    @property
+    def _asked_limit_min(self) -> int | None:
+        """Return the limit that its user asked for; None: none."""
+        said = GrantAnswer.parse(text(self.fields.get("admin_comment")))
+        if said.grant and said.limit:
+            return int(said.limit) if said.limit.isdecimal() else None
+        return number(self.fields.get("time_limit"))
+
     def answered(self, word: GrantAnswer) -> GrantAnswer:
         """Return a word with what a start puts something else in the place of."""
         said = GrantAnswer.parse(text(self.fields.get("admin_comment")))
@@ -170,6 +182,20 @@ class SlurmJob:
         return not (self.is_pending and number(self.fields.get("het_job_id")))
 
     @property
+    def note(self) -> str:
+        """Return what was noted in it for its user; empty where nothing was."""
+        for name in ("system_comment", "comment"):
+            if (said := text(self.fields.get(name))).startswith(NOTED):
+                return said
+        return ""
+
+    @property
+    def has_own_comment(self) -> bool:
+        """Return whether its user wrote a comment, which nobody else writes over."""
+        said = text(self.fields.get("comment"))
+        return bool(said) and not said.startswith(NOTED)
+
+    @property
     def is_held_by_user(self) -> bool:
         """Return whether its user held it when it was submitted."""
         return _HELD_BY_USER in text(self.fields.get("admin_comment"))
@@ -191,6 +217,11 @@ class SlurmJob:
     def is_held(self) -> bool:
         """Return whether Slurm does not start it: its priority is 0."""
         return number(self.fields.get("priority")) == 0
+
+    @property
+    def is_interactive(self) -> bool:
+        """Return whether its user sits before it: salloc, or srun without a job."""
+        return self.fields.get("batch_flag") is False
 
     @property
     def is_slurms_own(self) -> bool:
@@ -283,7 +314,7 @@ class SlurmJob:
         """Return what jobcomp/kafka would send of it now."""
         of, given = self.fields, {name: number(self.fields.get(name)) for name in _NUMBERS}
         has_run = bool(of.get("nodes"))
-        limit_min = given["time_limit"]
+        limit_min = self._asked_limit_min if self.is_pending else given["time_limit"]
         nodes = (given["node_count"] or 1) if has_run or self.is_pending else 0
         began_s = max(given["start_time"] or 0, given["resize_time"] or 0)
         return Message(
@@ -335,3 +366,10 @@ def _suspended_s(given: Mapping[str, int | None], began_s: int) -> int:
     if not began_s <= resumed_s <= ended_s:
         return 0
     return max(0, resumed_s - began_s - (given["pre_sus_time"] or 0))
+
+
+def names_of_waiting(jobs: Iterable[SlurmJob]) -> Iterator[str]:
+    """Yield what waits of jobs, by Slurm's names of it, as many as a command takes."""
+    names = [job.name_of_waiting for job in jobs]
+    for at in range(0, len(names), _AT_ONCE):
+        yield ",".join(names[at : at + _AT_ONCE])

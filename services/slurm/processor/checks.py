@@ -17,6 +17,9 @@ _LEAST_AGE_S: Final = 3_600
 _BF_INTERVAL: Final = re.compile(r"\bbf_interval=(\d{1,6})")
 _MOST_INTERVAL_S: Final = 5
 _HOW_TO: Final = "docs/how-to/slurm.md"
+# It speaks every 30 s, and is asked again until it does.
+_MOST_SILENT_S: Final = 90.0
+TIMER: Final = "coplace-slurm-fallback.timer"
 
 
 class SetupPiece(NamedTuple):
@@ -68,6 +71,17 @@ def of_config(config: Mapping[str, str], user: str) -> Iterator[SetupPiece]:
     select = SelectRules.of_config(config)
     how = "single cores" if select.shares_nodes else "whole nodes"
     yield SetupPiece(f"SelectType={config.get('SelectType', '')}: jobs get {how}")
+
+
+def of_silence(silent_s: float | None, timer: str) -> Iterator[SetupPiece]:
+    """Yield what starts jobs while Coplace is silent: for how long it is, None where it never
+    spoke, and the state of the timer."""
+    spoke = "never" if silent_s is None else f"{silent_s:.0f} s ago"
+    speaks = silent_s is not None and silent_s <= _MOST_SILENT_S
+    advice = "see what the process `slurm` logs: it notes when the region answers"
+    yield SetupPiece(f"Coplace spoke {spoke}", "" if speaks else advice)
+    advice = f"enable it: while Coplace is silent no job starts ({_HOW_TO})"
+    yield SetupPiece(f"{TIMER} is {timer}", "" if timer == "active" else advice)
 
 
 def of_nodes(

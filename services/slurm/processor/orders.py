@@ -12,10 +12,6 @@ from services.slurm.model.jobs import SlurmJob
 from shared.slurm.grant_answer import GrantAnswer
 
 _MINUTE_S: Final = 60
-# Slurm requeues no job that was released with Requeue=0.
-_REQUEUE: Final = (
-    "requeue it in Slurm itself: scontrol update JobId={job} Requeue=1; scontrol requeue {job}"
-)
 _GONE: Final = "Slurm does not have the job any more"
 _GIVEN_BACK: Final = "it was given back to Slurm"
 
@@ -44,6 +40,16 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
+class Explain:
+    """Leave in a job why it will not start, which its user sees."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return f"explained: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
 class Cancel:
     """End a job, or take it out of the queue."""
 
@@ -65,6 +71,14 @@ class Resume:
 
     def __str__(self) -> str:
         return "resumed"
+
+
+@dataclass(frozen=True, slots=True)
+class Requeue:
+    """End a run, and let the job wait again: it is another one then, and the end is seen."""
+
+    def __str__(self) -> str:
+        return "requeued"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +114,7 @@ class Refuse:
         return f"refused: {self.reason}"
 
 
-Order = Release | Hold | Cancel | Suspend | Resume | Done | Decline | Refuse
+Order = Release | Hold | Explain | Cancel | Suspend | Resume | Requeue | Done | Decline | Refuse
 
 
 def orders(decision: PlacementDecided, job: SlurmJob | None, now_us: int) -> list[Order]:
@@ -171,6 +185,8 @@ def _not_started(job: SlurmJob) -> Decline:
 
 def _drop(decision: PlacementDecided, job: SlurmJob | None) -> list[Order]:
     """It is not to start any more: its end is then seen."""
+    if job is not None and job.is_pending and decision.reason:
+        return [Explain(decision.reason), Cancel()]
     if job is not None and (job.is_pending or job.has_nodes):
         return [Cancel()]
     return [Decline(_GONE)] if job is None and decision.grant else []
@@ -189,7 +205,7 @@ def _act(decision: PlacementDecided, job: SlurmJob | None) -> list[Order]:
         case placement_pb2.ACTION_KIND_RESUME if has_clock:
             return [Resume(), Done(clock_ghz)] if job.is_suspended else [Done(clock_ghz)]
         case placement_pb2.ACTION_KIND_REQUEUE:
-            return [Refuse(_REQUEUE.format(job=job.job_id))]
+            return [Requeue()]
         case placement_pb2.ACTION_KIND_SET_PSTATE if has_clock and not job.is_suspended:
             return [Done(clock_ghz)]
     return [Refuse("Slurm sets the clock of a job at its start")]

@@ -66,7 +66,9 @@ def test_what_is_missing_is_said_and_the_rest_is_well(commands: Commands, tmp_pa
     commands.shows("(null)")
     with served(Ingest()) as port:
         where = ("--ingest", f"127.0.0.1:{port}", "--watch", "127.0.0.1:1")
-        result = coplace("slurm", "check", "--clusters", f"{tmp_path}/clusters.yaml", *where)
+        (tmp_path / "heartbeat").touch()
+        files = ("--clusters", f"{tmp_path}/clusters.yaml", "--heartbeat", f"{tmp_path}/heartbeat")
+        result = coplace("slurm", "check", *files, *where)
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
     assert "ok       cluster alpha: 1 nodes of 36 cores" in lines
@@ -74,6 +76,7 @@ def test_what_is_missing_is_said_and_the_rest_is_well(commands: Commands, tmp_pa
     missing = [line.split()[1].rstrip(":") for line in lines if line.startswith("MISSING")]
     assert "JobSubmitPlugins=(null)" in missing
     assert "watch" in missing
+    assert "ok       Coplace spoke 0 s ago" in lines
 
 
 def test_a_file_of_clusters_that_is_not_there_is_missing_as_the_rest_is(

@@ -13,6 +13,7 @@ from coplace.v1.placement_service_pb2 import (
     ExplainRequest,
     ExplainResponse,
     Forecast,
+    ListJobsRequest,
     QuoteRequest,
     QuoteResponse,
 )
@@ -80,6 +81,22 @@ async def test_many_who_ask_at_once_are_all_answered(processor: Placement) -> No
     starts_us = [answer.forecast.start_at_us for answer in answers[:3]]
     assert starts_us == [end_us(0) + hours * _HOUR_US for hours in (1, 2, 3)]
     assert [answer.forecast.jobs_before for answer in answers[:3]] == [0, 1, 2]
+
+
+async def test_a_list_has_when_its_jobs_are_expected_where_that_is_asked_for(
+    processor: Placement,
+) -> None:
+    async with serving(on_duty(processor)) as channel:
+        stub: Any = PlacementServiceStub(channel)
+        answers = [
+            await stub.ListJobs(ListJobsRequest(page_size=3, with_forecasts=each))
+            for each in (True, False)
+        ]
+        first, second = await ask(channel, "b"), await ask(channel, "c")
+    [runs, *wait] = answers[0].jobs
+    assert (runs.job_id, runs.HasField("forecast")) == ("a", False)
+    assert [job.forecast for job in wait] == [first.forecast, second.forecast]
+    assert not any(job.HasField("forecast") for job in answers[1].jobs)
 
 
 async def test_a_start_beyond_what_is_expected_has_a_bound_and_no_cluster(

@@ -67,6 +67,10 @@ class PlayedRegion:
         """What is listed, whatever is asked for."""
         return self.listed
 
+    def waiting_jobs(self, cluster: str) -> Sequence[ListedJob]:
+        """What is listed of the cluster."""
+        return [each for each in self.listed if each.allocation.cluster in ("", cluster)]
+
     def reservations(self, cluster: str) -> Iterable[ListedReservation]:
         """What is set of it."""
         return [each for each in self.reserved if each.reservation.cluster == cluster]

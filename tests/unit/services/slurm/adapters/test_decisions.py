@@ -23,7 +23,7 @@ class PlayedWatch:
     def __init__(self, decisions: Sequence[PlacementDecided], *failures: Exception) -> None:
         self.decisions, self.failures = decisions, list(failures)
         self.requests: list[WatchDecisionsRequest] = []
-        self.cursor = ""
+        self.cursor, self.is_silent = "", False
 
     def __call__(self, request: WatchDecisionsRequest) -> "PlayedWatch":
         self.requests.append(request)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.slurm.adapters import giving_back
-from services.slurm.adapters.giving_back import GivenBack, given_back, silence_s
+from services.slurm.adapters.giving_back import GivenBack, alone, given_back, silence_s
 from services.slurm.model import jobs as model
 from services.slurm.model.jobs import GIVEN_BACK, IN_SILENCE, SlurmJob
 from services.slurm.processor.orders import Decline, orders
@@ -26,7 +26,6 @@ _CHANGED: Final = {
     "time_limit": 7,
     "requeue": False,
 }
-_NAMES: Final = {"ReqNodeList": "required_nodes", "TimeLimit": "time_limit", "Requeue": "requeue"}
 
 
 def job(number: int, **changes: Any) -> dict[str, Any]:
@@ -103,17 +102,22 @@ def test_what_a_start_changed_is_as_it_was_submitted(
         declined = SlurmJob(shown).answered(GrantAnswer(1))
         shown = {**shown, "priority": 0, "admin_comment": str(declined)}
     [group] = given_back([shown])
-    of = dict(change.split("=", 1) for change in group.restored)
-    read = {"TimeLimit": lambda said: None if said == "UNLIMITED" else int(said)}
-    after = {
-        field: read.get(name, lambda said: bool(int(said)) if said in "01" and said else said)(
-            of[name]
-        )
-        if name in of
-        else shown[field]
-        for name, field in _NAMES.items()
-    }
-    assert after == asked
+    assert {**{field: shown[field] for field in asked}, **_read(group)} == asked
+
+
+def _read(group: GivenBack) -> dict[str, Any]:
+    """What Slurm shows of what was changed."""
+    found: dict[str, Any] = {}
+    for change in group.restored:
+        name, said = change.split("=", 1)
+        match name:
+            case "TimeLimit":
+                found["time_limit"] = None if said == "UNLIMITED" else int(said)
+            case "Requeue":
+                found["requeue"] = said == "1"
+            case _:
+                found["required_nodes"] = said
+    return found
 
 
 @pytest.mark.parametrize("word", [GIVEN_BACK, IN_SILENCE])
@@ -127,7 +131,7 @@ def test_a_job_that_was_given_back_is_started_under_no_grant_and_not_held_for_on
 
 
 def test_a_silence_begins_when_coplace_spoke_last_or_now(tmp_path: Path) -> None:
-    file = tmp_path / "deep" / "heartbeat"
+    file = tmp_path / "heartbeat"
     assert silence_s(file, 1000.0) == 0
     os.utime(file, (1000, 1000))
     assert silence_s(file, 1300.0) == 300
@@ -184,6 +188,14 @@ def test_the_program_starts_none_of_the_jobs_that_may_run_elsewhere(tmp_path: Pa
     assert "none is started here" in done.stderr
     assert "release" not in (tmp_path / "log").read_text()
     assert run_alone(tmp_path, 90, COPLACE_SLURM_ARCHITECTURE="alpha").returncode == 0
+
+
+def test_the_program_leaves_jobs_alone_that_the_process_takes_back(tmp_path: Path) -> None:
+    with alone(tmp_path / "heartbeat") as is_alone:
+        assert is_alone
+        assert run_alone(tmp_path, 90).returncode == 0
+    assert not (tmp_path / "log").exists()
+    assert run_alone(tmp_path, 90).stdout.startswith("1 jobs are Slurm's")
 
 
 def test_a_setting_that_is_wrong_is_one_line(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from services.slurm.model.clusters import ClusterShare, NodeHardware
-from services.slurm.processor.checks import of_config, of_nodes
+from services.slurm.processor.checks import of_config, of_nodes, of_silence
 from tests.unit.services.slurm.fields import NODE
 
 GOOD = {
@@ -44,6 +44,21 @@ def test_what_is_missing_is_named(changes: dict[str, str], user: str, words: str
     [missing] = [each for each in of_config({**GOOD, **changes}, user) if not each.is_good]
     assert words in str(missing)
     assert str(missing).startswith("MISSING")
+
+
+@pytest.mark.parametrize(
+    ("silent_s", "timer", "missing"),
+    [
+        (12.0, "active", []),
+        (120.0, "active", ["Coplace spoke 120 s ago"]),
+        (None, "inactive", ["Coplace spoke never", "coplace-slurm-fallback.timer is inactive"]),
+    ],
+)
+def test_what_starts_jobs_in_silence_is_looked_at(
+    silent_s: float | None, timer: str, missing: list[str]
+) -> None:
+    found = of_silence(silent_s, timer)
+    assert [each.what for each in found if not each.is_good] == missing
 
 
 def test_nodes_that_are_of_no_cluster_or_unlike_are_named() -> None:

@@ -1,0 +1,54 @@
+"""A job may be named by the number that its Slurm gave it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from cli.slurm.numbers import NoOneJobError, named
+from shared.domain.eamc_policy import Policy
+from tests.unit.cli.command_line import coplace
+from tests.unit.cli.served import Served
+from tests.unit.shared.placement.region import (
+    T0_US,
+    cancelled,
+    end_us,
+    placement,
+    round_of,
+    submitted,
+)
+
+FOUR, TASK = "north/p1/4/1767225600", "north/p1/17/1767225600_3"
+SAME, OTHER, BEFORE = "north/p1/5/1767225600", "south/p1/5/1767225601", "north/p1/4/1767000000"
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    """Of a placement that knows two jobs of number 5, and one of number 4 that is over."""
+    processor = placement(policy=Policy.BASE)
+    ids = (BEFORE, FOUR, TASK, SAME, OTHER)
+    round_of(processor, 0, *(submitted(name, T0_US + n, nodes=4) for n, name in enumerate(ids)))
+    round_of(processor, 1, cancelled(TASK, end_us(0)))
+    round_of(processor, 2, cancelled(FOUR, end_us(1)))
+    with Served(processor) as found:
+        yield found
+
+
+def test_the_only_job_with_a_number_is_meant(address: str) -> None:
+    # Of those that wait or run: the other was cancelled.
+    assert named(address, "4") == BEFORE
+    assert named(address, "17_3") == TASK
+    assert named(address, OTHER) == OTHER
+    result = coplace("why", "4", "--address", address)
+    assert result.stdout.startswith(BEFORE)
+
+
+def test_of_several_each_is_named(address: str) -> None:
+    with pytest.raises(NoOneJobError, match="5 is the number of 2 jobs, name one: ") as caught:
+        named(address, "5")
+    assert SAME in str(caught.value)
+    assert OTHER in str(caught.value)
+
+
+def test_a_number_of_no_job_is_said_to_be_one(address: str) -> None:
+    with pytest.raises(NoOneJobError, match="no job has the number 6"):
+        named(address, "6")
