@@ -14,6 +14,7 @@ from cli.notes import note
 from cli.slurm.catch_up import catch_up, reconcile
 from coplace_client.errors import UnusableError
 from services.slurm.adapters.commands import Slurm, SlurmError
+from services.slurm.model.fields_page import page
 from services.slurm.processor.checks import SetupPiece, of_config, of_nodes
 from services.slurm.processor.giving_back import GivenBack, given_back
 from services.slurm.settings import shares_of
@@ -52,6 +53,12 @@ def check(
         typer.echo(str(each))
     if missing := sum(not each.is_good for each in found):
         raise IncompleteSetupError(f"{missing} of {len(found)} pieces are missing")
+
+
+@app.command()
+def fields() -> None:
+    """Print what becomes of each field of a job, in Markdown."""
+    typer.echo(page(), nl=False)
 
 
 class IncompleteSetupError(UnusableError):

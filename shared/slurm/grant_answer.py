@@ -6,7 +6,8 @@ from typing import Final, NamedTuple, Self
 
 _WORD: Final = re.compile(
     r"coplace grant=(\d{1,16}) (started|declined)"
-    r"(?: freq_ghz=(\d{1,9}(?:\.\d{1,9})?))?(?: submit=(\d{1,12}))?(?: wanted=(\S{1,4096}))?"
+    r"(?: freq_ghz=(\d{1,9}(?:\.\d{1,9})?))?(?: submit=(\d{1,12}))?(?: sizes=(\d{1,7}-\d{1,7}))?"
+    r"(?: wanted=(\S{1,4096}))?"
 )
 
 
@@ -15,7 +16,8 @@ class GrantAnswer(NamedTuple):
 
     `submit_s` is the submit time of the job that it is about, 0 where it does not say: Slurm gives
     a requeued job another one, and keeps its comments. `wanted` are the nodes that its user asked
-    for, since those that it is released on take their place in Slurm.
+    for, and `sizes` the least and the most number of nodes (0: any), since those that it is
+    released on take their place in Slurm.
     """
 
     grant: int = 0
@@ -23,6 +25,7 @@ class GrantAnswer(NamedTuple):
     freq_ghz: float = 0.0
     submit_s: int = 0
     wanted: str = ""
+    sizes: str = ""
 
     @classmethod
     def parse(cls, admin_comment: str) -> Self:
@@ -31,16 +34,18 @@ class GrantAnswer(NamedTuple):
         if found is None:
             return cls()
         started, submit_s = found[2] == "started", int(found[4] or 0)
-        return cls(int(found[1]), started, float(found[3] or 0), submit_s, found[5] or "")
+        clock_ghz, sizes, wanted = float(found[3] or 0), found[5] or "", found[6] or ""
+        return cls(int(found[1]), started, clock_ghz, submit_s, wanted, sizes)
 
     def about(self, submit_s: int) -> "GrantAnswer":
         """Return the word where it is about the job that was submitted then; that of grant 0 where
         it was written before that was requeued."""
         is_about_it = self.submit_s in (0, submit_s)
-        return self._replace(submit_s=0, wanted="") if is_about_it else GrantAnswer()
+        return self._replace(submit_s=0, wanted="", sizes="") if is_about_it else GrantAnswer()
 
     def __str__(self) -> str:
         said = f"started freq_ghz={self.freq_ghz:g}" if self.is_started else "declined"
         submit = f" submit={self.submit_s}" if self.submit_s else ""
+        sizes = f" sizes={self.sizes}" if self.sizes else ""
         wanted = f" wanted={self.wanted}" if self.wanted else ""
-        return f"coplace grant={self.grant} {said}{submit}{wanted}"
+        return f"coplace grant={self.grant} {said}{submit}{sizes}{wanted}"

@@ -117,6 +117,9 @@ class Slurm:
         said = [f"AdminComment={release.word}", f"TimeLimit={release.limit_min}", "Requeue=0"]
         if release.nodes:
             said.append(f"ReqNodeList={','.join(release.nodes)}")
+        if release.count:
+            # Slurm would add nodes to those where it finds more room on them.
+            said.append(f"NumNodes={release.count}-{release.count}")
         self._change("scontrol", "update", f"JobId={job}", *said)
         self._change("scontrol", "release", job)
 

@@ -31,6 +31,7 @@ from shared.domain.array_tasks import as_task, parse_tasks
 from shared.domain.printable import printable
 from shared.process.clock import now_us
 from shared.slurm.facts import Site, identify
+from shared.slurm.grant_answer import GrantAnswer
 
 # A start is decided on what a look shows, whoever else changes the job at that moment.
 _LOOK_LASTS_S: Final = 1.0
@@ -135,8 +136,9 @@ class Obedience:
     def _change(self, job: SlurmJob, order: Order) -> None:
         self._looks.forget(job)
         match order:
-            case Release(word=word):
-                about_it = word._replace(submit_s=job.submit_s, wanted=job.wanted)
+            case Release(word=word, count=count):
+                sizes = job.sizes or (job.has_sizes if count else "")
+                about_it = _about(job, word)._replace(sizes=sizes)
                 self._slurm.release(job.name_in_slurm, replace(order, word=about_it))
             case Cancel():
                 self._slurm.cancel(job.name_in_slurm)
@@ -152,9 +154,13 @@ class Obedience:
         now = self._job(job_id)
         if now is not None and now.has_nodes:
             return False
-        word = order.word._replace(submit_s=job.submit_s, wanted=job.wanted)
-        self._slurm.leave(job.name_in_slurm, word)
+        self._slurm.leave(job.name_in_slurm, _about(job, order.word))
         return True
+
+
+def _about(job: SlurmJob, word: GrantAnswer) -> GrantAnswer:
+    """Return a word with what its job was before it was released."""
+    return word._replace(submit_s=job.submit_s, wanted=job.wanted, sizes=job.sizes)
 
 
 def _waiting_task(job_id: str, shown: Iterable[SlurmJob], site: Site) -> SlurmJob | None:

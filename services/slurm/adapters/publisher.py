@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 import grpc
 import structlog
@@ -19,7 +19,9 @@ from services.slurm.adapters.region import AskedRegion
 from services.slurm.adapters.runs import RunsSeen
 from services.slurm.model.clusters import cluster_map
 from services.slurm.model.facts import ClusterMap, SlurmTerms, facts_of
+from services.slurm.model.fields import unknown_fields, why_not_followed
 from services.slurm.model.jobs import SlurmJob
+from services.slurm.model.shapes import NodeShapes
 from services.slurm.model.start_terms import ShownJobs, release
 from shared.domain.array_tasks import as_task
 from shared.domain.printable import printable
@@ -75,17 +77,23 @@ class SlurmPublisher:
         # Arrays that wait, or have waited.
         self._arrays: set[str] = set()
         self._arrays_shown: set[str] = set()
+        self.unknown_fields: set[str] = set()
+        """Fields of jobs that say something, and that no known release of Slurm has."""
         self.states: Mapping[ShownState, int] = {}
         """How many jobs were in which state at the last look."""
 
-    def declare(self, clusters: Sequence[ClusterDeclared]) -> None:
+    def declare(
+        self, clusters: Sequence[ClusterDeclared], nodes: Iterable[Mapping[str, Any]] = ()
+    ) -> None:
         """Declare clusters that are not declared so, unless nodes have other places by now: what
-        runs is known by these. Raises UnansweredError, for what ingest refuses too."""
+        runs is known by these. `nodes` are theirs, as Slurm shows them. Raises UnansweredError,
+        for what ingest refuses too."""
         for cluster in clusters:
             if not self._is_moved(cluster) and cluster != self._declared.get(cluster.cluster):
                 self._declare(cluster)
         declared = [self._declared[each.cluster] for each in clusters]
-        self._terms = replace(self._terms, clusters=cluster_map(declared))
+        of, shapes = cluster_map(declared), NodeShapes(nodes)
+        self._terms = replace(self._terms, clusters=of, shapes=shapes)
 
     @property
     def clusters(self) -> ClusterMap:
@@ -141,6 +149,12 @@ class SlurmPublisher:
         self.states = Counter(self._state(job) for job in shown)
         return bool(fresh)
 
+    def _note_unknown_fields(self, job: SlurmJob) -> None:
+        """Note once each field that says something of a job that waits and nobody reads."""
+        for name in sorted(unknown_fields(job) - self.unknown_fields):
+            self.unknown_fields.add(name)
+            log.warning("unknown field of a job", field=printable(name), job=_name(job))
+
     def _state(self, job: SlurmJob) -> ShownState:
         if _name(job) in self._aside:
             return ShownState.ASIDE
@@ -155,6 +169,8 @@ class SlurmPublisher:
         try:
             if not job.is_placed:
                 return ()
+            if job.is_pending:
+                self._note_unknown_fields(job)
             found = facts_of(job, self._terms, latest_us)
             told = self._with_terms(job, beside, found.told)
             for event in told:
@@ -185,7 +201,7 @@ class SlurmPublisher:
     ) -> Sequence[Envelope]:
         """Return the facts of a job with when it may start; it is released once what it was held
         for is met. One that asks for what Coplace can't follow stays held."""
-        if not job.is_pending or job.unmapped:
+        if not job.is_pending or why_not_followed(job, self._terms.select):
             return told
         submitted = told[0].job_submitted
         beside.put_terms(job, submitted)

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from coplace_client.errors import RejectedError
-from shared.domain.array_tasks import parse_tasks
-from shared.domain.features import parse_features
 from shared.domain.hostlist import expand
 from shared.slurm.answers import iso_time, number, text, texts
 from shared.slurm.facts import OUTCOMES
@@ -34,9 +32,17 @@ _NEVER_THERE: Final = frozenset(
 )
 
 
+# What it asks of a node, which only Slurm knows of nodes.
+_OF_NODES: Final = (
+    *("minimum_tmp_disk_per_node", "sockets_per_node", "cores_per_socket", "threads_per_core"),
+)
 _SHARED: Final = ("shared", "exclusive")
 # As releases of Slurm say that a job has its nodes to itself, or with others of its user.
-_ALONE: Final = frozenset({"none", "exclusive", "true", "user", "mcs"})
+_ALONE: Final = frozenset({"none", "exclusive", "true", "user", "mcs", "topo"})
+_MOST_NICE: Final = 100
+_CRON: Final = "CRON_JOB"
+# As releases say that a job keeps no cores of its nodes for the system.
+_NO_SPEC: Final = 0x7FFE
 _LICENCE: Final = re.compile(r"([^\s:=|,]{1,64})(?:[:=](\d{1,6}))?")
 
 
@@ -112,6 +118,36 @@ class SlurmJob:
         return text(self.fields.get("required_nodes"))
 
     @property
+    def sizes(self) -> str:
+        """Return the least and the most number of nodes that its user asked for, 0 for any, where
+        Slurm has others since it was released; empty: it has these."""
+        return GrantAnswer.parse(text(self.fields.get("admin_comment"))).sizes
+
+    @property
+    def priority(self) -> int:
+        """Return its place before others, from -100 to 100: the opposite of its nice value."""
+        return -max(-_MOST_NICE, min(_MOST_NICE, self.asked("nice")))
+
+    @property
+    def has_sizes(self) -> str:
+        """Return the least and the most number of nodes that Slurm has of it now."""
+        return f"{self.asked('node_count')}-{self.asked('max_nodes')}"
+
+    def keeps_to(self, nodes: int) -> bool:
+        """Return whether Slurm gives it no more nodes than so many. Of a job whose tasks share CPUs
+        nobody can say it without giving each a CPU."""
+        return self.asked("max_nodes") == nodes or self.asked("tasks") > self.asked("cpus")
+
+    def asked(self, name: str) -> int:
+        """Return a number that it asks for; 0 where it says none."""
+        return number(self.fields.get(name)) or 0
+
+    @property
+    def asks_of_nodes(self) -> bool:
+        """Return whether it asks of a node what placement does not know of nodes."""
+        return any(self.asked(name) for name in _OF_NODES)
+
+    @property
     def partitions(self) -> list[str]:
         """Return the partitions that it may run in, by their names."""
         return [name for name in text(self.fields.get("partition")).split(",") if name]
@@ -137,29 +173,25 @@ class SlurmJob:
         return reason if reason in _NEVER_THERE else ""
 
     @property
-    def unmapped(self) -> str:
-        """Return what it asks for that Coplace can't follow, in words; empty where that is
-        nothing."""
-        if "," in self.reservation:
-            return "Coplace can't follow it: several reservations"
-        try:
-            parse_licences(text(self.fields.get("licenses")))
-            if self.is_array:
-                parse_tasks(self.tasks)
-            if features := text(self.fields.get("features")):
-                parse_features(features)
-            for name in ("excluded_nodes", "required_nodes"):
-                if hosts := text(self.fields.get(name)):
-                    expand(hosts)
-        except RejectedError as error:
-            return f"Coplace can't follow it: {error}"
-        return ""
+    def features(self) -> str:
+        """Return what all its nodes must have, that of the batch script's node too. On one node
+        brackets are parentheses."""
+        said = text(self.fields.get("features"))
+        if self.asked("node_count") <= 1:
+            said = said.replace("[", "(").replace("]", ")")
+        of_script = text(self.fields.get("batch_features"))
+        return f"({said})&({of_script})" if said and of_script else said or of_script
 
     @property
     def is_placed(self) -> bool:
         """Return whether Coplace is to know of it: parts of heterogeneous jobs that wait are
-        Slurm's own, since it starts them together."""
-        return not (self.is_pending and number(self.fields.get("het_job_id")))
+        Slurm's own, since it starts them together, and so are jobs of scrontab."""
+        return not (self.is_pending and (self.asked("het_job_id") or self.is_of_scrontab))
+
+    @property
+    def is_of_scrontab(self) -> bool:
+        """Return whether Slurm starts it again and again by a table of times."""
+        return bool(text(self.fields.get("cron"))) or _CRON in texts(self.fields.get("flags"))
 
     @property
     def is_held_by_user(self) -> bool:
@@ -178,15 +210,20 @@ class SlurmJob:
 
     @property
     def is_slurms_own(self) -> bool:
-        """Return whether it waits and is the first part of a heterogeneous job, which Slurm starts
-        by itself."""
+        """Return whether it waits and is the first part of a heterogeneous job, or of scrontab:
+        Slurm starts it by itself."""
         is_first = number(self.fields.get("het_job_id")) == self.job_id != 0
-        return is_first and self.is_pending and self.is_held and not self.is_held_by_user
+        return (
+            (is_first or self.is_of_scrontab)
+            and self.is_pending
+            and self.is_held
+            and not self.is_held_by_user
+        )
 
     @property
     def is_loose(self) -> bool:
         """Return whether Slurm may start it though nobody decided that: it was requeued."""
-        was_requeued = self.is_pending and number(self.fields.get("restart_cnt"))
+        was_requeued = self.is_placed and self.is_pending and self.asked("restart_cnt")
         may_start = (number(self.fields.get("priority")) or 0) > 0
         return bool(was_requeued) and may_start and not (self.word.grant or self.is_given_back)
 
@@ -232,7 +269,8 @@ class SlurmJob:
     def is_alone(self) -> bool:
         """Return whether it shares its nodes with no job of others, as with `--exclusive`."""
         said = {word.lower() for name in _SHARED for word in texts(self.fields.get(name))}
-        return not said.isdisjoint(_ALONE)
+        keeps = any(0 < self.asked(name) < _NO_SPEC for name in ("core_spec", "thread_spec"))
+        return not said.isdisjoint(_ALONE) or keeps
 
     @property
     def asked_memory(self) -> bool:

@@ -11,17 +11,19 @@ _AT_ONCE: Final = 100
 
 class GivenBack(NamedTuple):
     """Jobs that wait, by Slurm's names of them. `wanted` are the nodes that their user asked for
-    where Slurm has others; None: it has the same."""
+    where Slurm has others, and `sizes` how many at least and at most; None: it has the same."""
 
     jobs: tuple[str, ...]
     wanted: str | None = None
+    sizes: str | None = None
 
     @property
     def changes(self) -> tuple[str, ...]:
         """Return what `scontrol update` is to change of them: the word says that no grant starts
         them any more."""
         nodes = () if self.wanted is None else (f"ReqNodeList={self.wanted}",)
-        return *nodes, f"AdminComment={GIVEN_BACK}"
+        sizes = () if self.sizes is None else (f"NumNodes={self.sizes}",)
+        return *nodes, *sizes, f"AdminComment={GIVEN_BACK}"
 
 
 def given_back(jobs: Iterable[SlurmJob]) -> list[GivenBack]:
@@ -34,10 +36,11 @@ def given_back(jobs: Iterable[SlurmJob]) -> list[GivenBack]:
     moved: list[GivenBack] = []
     for job in jobs:
         if job.is_pending and not job.is_held_by_user and (job.is_held or job.word.is_started):
-            if job.released_on == job.wanted:
+            sizes = job.sizes if job.sizes not in ("", job.has_sizes) else None
+            if job.released_on == job.wanted and sizes is None:
                 alike.append(_name(job))
             else:
-                moved.append(GivenBack((_name(job),), job.wanted))
+                moved.append(GivenBack((_name(job),), job.wanted, sizes))
     starts = range(0, len(alike), _AT_ONCE)
     return [*(GivenBack(tuple(alike[at : at + _AT_ONCE])) for at in starts), *moved]
 
