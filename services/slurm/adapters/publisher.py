@@ -17,6 +17,7 @@ from coplace_client.calls import UnansweredError
 from coplace_client.facts import fact
 from services.slurm.adapters.region import AskedRegion
 from services.slurm.adapters.runs import RunsSeen
+from services.slurm.model.changes import WaitingChanges
 from services.slurm.model.clusters import cluster_map
 from services.slurm.model.facts import ClusterMap, SlurmTerms, facts_of
 from services.slurm.model.fields import unknown_fields, why_not_followed
@@ -64,6 +65,8 @@ class SlurmPublisher:
         self._region, self._terms, self._site = region, terms, terms.site
         self._runs = runs or RunsSeen()
         self._sent: set[str] = set()
+        self._changes = WaitingChanges(terms.site.name)
+        self._waiting: dict[str, SlurmJob] = {}
         # Jobs whose submission was published: what is said of a run that is over holds one too.
         self._submitted: set[str] = set()
         # Jobs that were held since something that Slurm says of their start was not understood.
@@ -126,8 +129,9 @@ class SlurmPublisher:
         shown = list(jobs)
         ended = self._runs.ended(shown)
         self._kept_out |= self._runs.kept_out
+        self._changes.held_by_user |= self._runs.held_by_user
         before, self._noted, self._aside = self._noted, {}, set()
-        self._arrays_shown = set()
+        self._arrays_shown, self._waiting = set(), {}
         beside = ShownJobs(shown, self._site)
         known = {
             event.id: event
@@ -139,7 +143,9 @@ class SlurmPublisher:
             for name, event in known.items()
             if name not in self._sent and event.job_submitted.job_id not in self._submitted
         ]
+        fresh += self._changes.events(self._waiting, now_us())
         self._send(fresh, before)
+        self._changes.confirm()
         # Slurm forgets jobs that ended, and so does this.
         self._sent = set(known)
         self._submitted = {event.job_submitted.job_id for event in known.values()} - {""}
@@ -148,6 +154,12 @@ class SlurmPublisher:
         self._runs.remember(shown)
         self.states = Counter(self._state(job) for job in shown)
         return bool(fresh)
+
+    def _note_waiting(self, job_id: str, job: SlurmJob) -> None:
+        """What is held for what Coplace can't follow is let in by nobody's release in Slurm."""
+        is_kept_out = job_id in self._kept_out or why_not_followed(job, self._terms.select)
+        if job.is_pending and not is_kept_out:
+            self._waiting[job_id] = job
 
     def _note_unknown_fields(self, job: SlurmJob) -> None:
         """Note once each field that says something of a job that waits and nobody reads."""
@@ -185,6 +197,7 @@ class SlurmPublisher:
             self._note(f"job {job.job_id}", f"is published with less of its {left_out}", before)
         if held_because := told[0].job_submitted.held_because:
             self._note(f"job {job.job_id}:", f"held. {held_because}", before)
+        self._note_waiting(told[0].job_submitted.job_id, job)
         return told[1:] if self._is_of_known_array(job, told[0].job_submitted) else told
 
     def _is_of_known_array(self, job: SlurmJob, submitted: JobSubmitted) -> bool:

@@ -11,6 +11,7 @@ from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import JobFinished, JobSubmitted
 
 from coplace_client.bounds import CORES_PER_NODE, NODE_MEMORY_GIB, NODES, RESOURCES
+from services.slurm.model.changes import HELD_BY_USER
 from services.slurm.model.fields import why_not_followed
 from services.slurm.model.jobs import SlurmJob
 from services.slurm.model.select_rules import SelectRules
@@ -23,7 +24,6 @@ from shared.slurm.tres import most_important
 
 # The characters of the reason that a job is held for.
 MOST_REASON: Final = 256
-_HELD_BY_USER: Final = "held by its user, who lets it in with coplace release"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def _say_all(submitted: JobSubmitted, job: SlurmJob, terms: SlurmTerms) -> None:
     elif job.is_pending:
         submitted.held_because = printable(unmapped, MOST_REASON)
     if job.is_pending and job.is_held_by_user:
-        submitted.held_because = submitted.held_because or _HELD_BY_USER
+        submitted.held_because = submitted.held_because or HELD_BY_USER
     submitted.architectures.append(printable(terms.architecture))
 
 

@@ -22,6 +22,7 @@ _MINUTE_S: Final = 60
 GIVEN_BACK: Final = "coplace given back"
 # As deploy/slurm/job_submit.lua has it.
 _HELD_BY_USER: Final = "coplace held by its user"
+_COMMENTS: Final = ("comment", "admin_comment")
 # Why Slurm does not start a job on the nodes that it was released on, though they are free.
 _NEVER_THERE: Final = frozenset(
     {
@@ -124,6 +125,11 @@ class SlurmJob:
         return GrantAnswer.parse(text(self.fields.get("admin_comment"))).sizes
 
     @property
+    def was_released(self) -> bool:
+        """Return whether it was released before, on nodes of a decision that Slurm has kept."""
+        return GrantAnswer.parse(text(self.fields.get("admin_comment"))).grant > 0
+
+    @property
     def priority(self) -> int:
         """Return its place before others, from -100 to 100: the opposite of its nice value."""
         return -max(-_MOST_NICE, min(_MOST_NICE, self.asked("nice")))
@@ -195,8 +201,8 @@ class SlurmJob:
 
     @property
     def is_held_by_user(self) -> bool:
-        """Return whether its user held it when it was submitted."""
-        return _HELD_BY_USER in text(self.fields.get("admin_comment"))
+        """Return whether its user holds it."""
+        return any(_HELD_BY_USER in text(self.fields.get(name)) for name in _COMMENTS)
 
     @property
     def is_given_back(self) -> bool:
