@@ -23,6 +23,7 @@ from services.slurm.adapters.giving_back import (
     given_back,
     shown_jobs,
 )
+from services.slurm.model.fields_page import page
 from services.slurm.processor.checks import TIMER, SetupPiece, of_config, of_nodes, of_silence
 from services.slurm.settings import shares_of
 
@@ -67,6 +68,12 @@ def check(
         typer.echo(str(each))
     if missing := sum(not each.is_good for each in found):
         raise IncompleteSetupError(f"{missing} of {len(found)} pieces are missing")
+
+
+@app.command()
+def fields() -> None:
+    """Print what becomes of each field of a job, in Markdown."""
+    typer.echo(page(), nl=False)
 
 
 class IncompleteSetupError(UnusableError):

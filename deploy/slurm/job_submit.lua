@@ -12,14 +12,31 @@ end
 
 local slurm_user = own_user()
 
+-- What its user holds has this in its comment, which its user may write.
+local held = "coplace held by its user"
+
+local function with_mark(comment)
+   comment = comment or ""
+   if comment:find(held, 1, true) then
+      return comment
+   end
+   return comment == "" and held or comment .. " " .. held
+end
+
+local function without_mark(comment)
+   local from, to = comment:find(" ?" .. held)
+   local rest = comment:sub(1, from - 1) .. comment:sub(to + 1)
+   -- Slurm does not take an empty one.
+   return rest == "" and "let in by its user" or rest
+end
+
 function slurm_job_submit(job, partitions, user)
    if job.priority == 0 then
       -- sbatch --hold: what its user holds Coplace does not release.
-      job.admin_comment = "coplace held by its user"
-   else
-      -- Its words are of Coplace alone.
-      job.admin_comment = ""
+      job.comment = with_mark(job.comment)
    end
+   -- Its words are of Coplace alone.
+   job.admin_comment = ""
    job.priority = 0
    return slurm.SUCCESS
 end
@@ -30,7 +47,17 @@ function slurm_job_modify(job, existing, partitions, user)
    -- Slurm starts heterogeneous jobs itself: their users let them in.
    local het_job = existing.het_job_id
    local is_part = het_job ~= nil and het_job ~= 0 and het_job ~= slurm.NO_VAL
-   if is_release and existing.priority == 0 and not is_operator and not is_part then
+   local comment = job.comment or existing.comment or ""
+   local is_held = comment:find(held, 1, true) ~= nil
+   if job.priority == 0 and not is_operator then
+      job.comment = with_mark(comment)
+   elseif is_release and is_held then
+      job.comment = without_mark(comment)
+      if not is_part then
+         -- It waits for Coplace as before.
+         job.priority = slurm.NO_VAL
+      end
+   elseif is_release and existing.priority == 0 and not is_operator and not is_part then
       slurm.log_user("Coplace decides when this job starts: coplace why, coplace release")
       return slurm.ERROR
    end

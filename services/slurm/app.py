@@ -36,8 +36,9 @@ from services.slurm.model.clusters import (
     undeclared,
 )
 from services.slurm.model.declared import licences_of, reservations_of
-from services.slurm.model.facts import SelectRules, SlurmTerms
+from services.slurm.model.facts import SlurmTerms
 from services.slurm.model.jobs import SlurmJob, names_of_waiting
+from services.slurm.model.select_rules import SelectRules
 from services.slurm.settings import SlurmSettings, shares_of
 from shared.process.crash import end_process
 from shared.process.life import Process, run_process
@@ -112,7 +113,11 @@ async def _connect(
         return AsyncDecisionWatcher(own.watch_address, process.settings, request)
 
     reader = DecisionsInHand(watch, own.site, {name, *clusters}, CursorFile(own.cursor_file))
-    meter.watch(lambda: publisher.states, lambda: reader.waiting)
+    meter.watch(
+        lambda: publisher.states,
+        lambda: reader.waiting,
+        lambda: len(publisher.unknown_fields),
+    )
     heartbeat = SlurmHeartbeat(region, own.site, name, clusters, own.speaks_every_s)
     contact = Contact(region, own.heartbeat_file, lambda: reader.is_silent, own.speaks_every_s)
     looks = _Looks(slurm, publisher, heartbeat, contact, own)
@@ -194,7 +199,7 @@ class _Declarer:
             *(self._nodes, self._site, self._terms.architecture, self._shares, self._partitions),
             shares_nodes=self._terms.select.shares_nodes,
         )
-        publisher.declare(found)
+        publisher.declare(found, self._nodes)
         return found
 
     def note_left_out(self, declared: Sequence[ClusterDeclared]) -> None:

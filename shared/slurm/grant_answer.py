@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, Self
 _WORD: Final = re.compile(
     r"coplace grant=(\d{1,16}) (started|declined)"
     r"(?: freq_ghz=(\d{1,9}(?:\.\d{1,9})?))?(?: submit=(\d{1,12}))?(?: limit=(\d{1,9}|UNLIMITED))?"
-    r"(?: requeue=([01]))?(?: most_nodes=(\d{1,9}))?(?: wanted=(\S{1,4096}))?"
+    r"(?: requeue=([01]))?(?: sizes=(\d{1,7}-\d{1,7}))?(?: wanted=(\S{1,4096}))?"
 )
 
 
@@ -16,8 +16,8 @@ class GrantAnswer(NamedTuple):
 
     `submit_s` is the submit time of the job that it is about, 0 where it does not say: Slurm gives
     a requeued job another one, and keeps its comments. `limit` (minutes, or UNLIMITED), `requeue`
-    (0 or 1), `most_nodes` (how many; 0 where that is open) and `wanted` (nodes) are what its user
-    asked for, since a start puts others in their place; empty where it does not say.
+    (0 or 1), `sizes` (the least and the most nodes, 0 for any) and `wanted` (nodes) are what its
+    user asked for, since a start puts others in their place; empty where it does not say.
     """
 
     grant: int = 0
@@ -26,7 +26,7 @@ class GrantAnswer(NamedTuple):
     submit_s: int = 0
     limit: str = ""
     requeue: str = ""
-    most_nodes: int = 0
+    sizes: str = ""
     wanted: str = ""
 
     @classmethod
@@ -36,7 +36,7 @@ class GrantAnswer(NamedTuple):
         if found is None:
             return cls()
         started, submit_s = found[2] == "started", int(found[4] or 0)
-        before = (found[5] or "", found[6] or "", int(found[7] or 0), found[8] or "")
+        before = (each or "" for each in found.groups()[4:])
         return cls(int(found[1]), started, float(found[3] or 0), submit_s, *before)
 
     def about(self, submit_s: int) -> "GrantAnswer":
@@ -50,7 +50,7 @@ class GrantAnswer(NamedTuple):
     def __str__(self) -> str:
         said = f"started freq_ghz={self.freq_ghz:g}" if self.is_started else "declined"
         submit = f" submit={self.submit_s}" if self.submit_s else ""
-        names = ("limit", "requeue", "most_nodes", "wanted")
+        names = ("limit", "requeue", "sizes", "wanted")
         before = {name: getattr(self, name) for name in names}
         behind = "".join(f" {name}={value}" for name, value in before.items() if value)
         return f"coplace grant={self.grant} {said}{submit}{behind}"

@@ -11,7 +11,6 @@ from coplace_client.errors import UnusableError
 from services.slurm.model.declared import records_of
 from services.slurm.model.jobs import SlurmJob
 from services.slurm.processor.orders import Release
-from shared.domain.hostlist import expand
 from shared.slurm.grant_answer import GrantAnswer
 
 _WITHIN_S: Final = 60.0
@@ -119,9 +118,10 @@ class Slurm:
         where it starts is not its to say."""
         said = [f"AdminComment={release.word}", f"TimeLimit={release.limit_min}", "Requeue=0"]
         if release.nodes:
-            # To Slurm these are nodes that it must have: without a number it may get others too.
-            count = sum(len(expand(each)) for each in release.nodes)
-            said += [f"ReqNodeList={','.join(release.nodes)}", f"NumNodes={count}-{count}"]
+            said.append(f"ReqNodeList={','.join(release.nodes)}")
+        if release.count:
+            # Slurm would add nodes to those where it finds more room on them.
+            said.append(f"NumNodes={release.count}-{release.count}")
         self._change("scontrol", "update", f"JobId={job}", *said)
         self._change("scontrol", "release", job)
 

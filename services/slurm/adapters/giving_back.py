@@ -27,7 +27,7 @@ _HELD_BY_USER: Final = "coplace held by its user"
 _HELD_HERE: Final = "JobHeldAdmin"
 # What a grant changed, behind the word on it (shared/slurm/grant_answer.py).
 _STARTED: Final = re.compile(r"coplace grant=\d+ started")
-_BEFORE: Final = re.compile(r" (limit|requeue|most_nodes|wanted)=(\S+)")
+_BEFORE: Final = re.compile(r" (limit|requeue|sizes|wanted)=(\S+)")
 _NAME: Final = re.compile(r"^ClusterName\s*= *(\S+)", re.MULTILINE)
 # On so many nodes may be what has no limit of them.
 _ANY_NODES: Final = 100_000
@@ -90,9 +90,10 @@ def _restored(job: Mapping[str, Any]) -> Iterator[str]:
     before = dict(_BEFORE.findall(comment))
     if str(job.get("required_nodes") or "") != before.get("wanted", ""):
         yield f"ReqNodeList={before.get('wanted', '')}"
-    most_nodes = int(before.get("most_nodes", 0))
-    if (_number(job, "max_nodes") or 0) != most_nodes:
-        yield f"NumNodes={_number(job, 'node_count') or 1}-{most_nodes or _ANY_NODES}"
+    has_sizes = f"{_number(job, 'node_count') or 0}-{_number(job, 'max_nodes') or 0}"
+    if before.get("sizes", has_sizes) != has_sizes:
+        least, most = before["sizes"].split("-")
+        yield f"NumNodes={least}-{most if int(most) else _ANY_NODES}"
     limit_min = _number(job, "time_limit")
     if before.get("limit", "") not in ("", "UNLIMITED" if limit_min is None else str(limit_min)):
         yield f"TimeLimit={before['limit']}"

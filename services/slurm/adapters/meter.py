@@ -17,6 +17,7 @@ class SlurmMeter:
         self._heard_s = monotonic_s()
         self._states: Callable[[], Mapping[ShownState, int]] = dict
         self._waiting: Callable[[], int] = lambda: 0
+        self._unknown: Callable[[], int] = lambda: 0
         self._calls = meter.create_counter("slurm_calls", description="Commands of Slurm, by name")
         self._failures = meter.create_counter(
             "slurm_failures", description="Commands of Slurm that failed, by name"
@@ -36,6 +37,12 @@ class SlurmMeter:
             description="Decisions that have come and are not obeyed yet",
         )
 
+        meter.create_observable_gauge(
+            "slurm_unknown_fields",
+            [self._observe_unknown],
+            description="Fields of jobs that say something and that no known release of Slurm has",
+        )
+
     def called(self, program: str, has_answered: bool) -> None:
         """Count a command."""
         self._calls.add(1, {"program": program})
@@ -45,10 +52,13 @@ class SlurmMeter:
             self._failures.add(1, {"program": program})
 
     def watch(
-        self, states: Callable[[], Mapping[ShownState, int]], waiting: Callable[[], int]
+        self,
+        states: Callable[[], Mapping[ShownState, int]],
+        waiting: Callable[[], int],
+        unknown: Callable[[], int],
     ) -> None:
         """Say what these say whenever metrics are read."""
-        self._states, self._waiting = states, waiting
+        self._states, self._waiting, self._unknown = states, waiting, unknown
 
     def _observe_silence(self, _options: CallbackOptions) -> Iterable[Observation]:
         yield Observation(self._monotonic_s() - self._heard_s)
@@ -60,3 +70,6 @@ class SlurmMeter:
 
     def _observe_waiting(self, _options: CallbackOptions) -> Iterable[Observation]:
         yield Observation(self._waiting())
+
+    def _observe_unknown(self, _options: CallbackOptions) -> Iterable[Observation]:
+        yield Observation(self._unknown())

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from coplace.v1.control_pb2 import ClusterDeclared
@@ -16,8 +16,11 @@ from coplace_client.facts import fact
 from services.slurm.adapters.region import AskedRegion
 from services.slurm.adapters.runs import RunsSeen
 from services.slurm.adapters.sending import send
+from services.slurm.model.changes import WaitingChanges
 from services.slurm.model.facts import SlurmTerms, facts_of
+from services.slurm.model.fields import unknown_fields, why_not_followed
 from services.slurm.model.jobs import SlurmJob
+from services.slurm.model.shapes import NodeShapes
 from services.slurm.model.start_terms import ShownJobs, release
 from shared.domain.array_tasks import as_task
 from shared.domain.printable import printable
@@ -54,6 +57,8 @@ class SlurmPublisher:
         self._region, self._terms, self._site = region, terms, terms.site
         self._runs = runs or RunsSeen()
         self._sent: set[str] = set()
+        self._changes = WaitingChanges(terms.site.name)
+        self._waiting: dict[str, SlurmJob] = {}
         # Jobs whose submission was published: what is said of a run that is over holds one too.
         self._submitted: set[str] = set()
         # Jobs that were held since something that Slurm says of their start was not understood.
@@ -69,18 +74,23 @@ class SlurmPublisher:
         self._arrays_shown: set[str] = set()
         self.held_because: dict[int, str] = {}
         """Why jobs of the last look are held, by Slurm's number."""
+        self.unknown_fields: set[str] = set()
+        """Fields of jobs that say something, and that no known release of Slurm has."""
         self.states: Mapping[ShownState, int] = {}
         """How many jobs were in which state at the last look."""
 
-    def declare(self, clusters: Sequence[ClusterDeclared]) -> None:
+    def declare(
+        self, clusters: Sequence[ClusterDeclared], nodes: Iterable[Mapping[str, Any]] = ()
+    ) -> None:
         """Declare clusters that are not declared so, unless nodes have other places by now: what
-        runs is known by these. Raises UnansweredError, for what ingest refuses too."""
+        runs is known by these. `nodes` are theirs, as Slurm shows them. Raises UnansweredError,
+        for what ingest refuses too."""
         for cluster in clusters:
             if not self._is_moved(cluster) and cluster != self._declared.get(cluster.cluster):
                 self._declare(cluster)
         declared = [self._declared[each.cluster] for each in clusters]
         site = replace(self._site, clusters=ClusterMap.of_declared(declared))
-        self._site, self._terms = site, replace(self._terms, site=site)
+        self._site, self._terms = site, replace(self._terms, site=site, shapes=NodeShapes(nodes))
 
     @property
     def site(self) -> Site:
@@ -113,8 +123,9 @@ class SlurmPublisher:
         shown = list(jobs)
         ended = self._runs.ended(shown)
         self._kept_out |= self._runs.kept_out
+        self._changes.held_by_user |= self._runs.held_by_user
         before, self._noted, self._aside = self._noted, {}, set()
-        self._arrays_shown, self.held_because = set(), {}
+        self._arrays_shown, self._waiting, self.held_because = set(), {}, {}
         beside = ShownJobs(shown, self._site)
         known = {
             event.id: event
@@ -126,7 +137,9 @@ class SlurmPublisher:
             for name, event in known.items()
             if name not in self._sent and event.job_submitted.job_id not in self._submitted
         ]
+        fresh += self._changes.events(self._waiting, now_us())
         self._send(fresh, before)
+        self._changes.confirm()
         # Slurm forgets jobs that ended, and so does this.
         self._sent = set(known)
         self._submitted = {event.job_submitted.job_id for event in known.values()} - {""}
@@ -135,6 +148,18 @@ class SlurmPublisher:
         self._runs.remember(shown)
         self.states = Counter(self._state(job) for job in shown)
         return bool(fresh)
+
+    def _note_waiting(self, job_id: str, job: SlurmJob) -> None:
+        """What is held for what Coplace can't follow is let in by nobody's release in Slurm."""
+        is_kept_out = job_id in self._kept_out or why_not_followed(job, self._terms.select)
+        if job.is_pending and not is_kept_out:
+            self._waiting[job_id] = job
+
+    def _note_unknown_fields(self, job: SlurmJob) -> None:
+        """Note once each field that says something of a job that waits and nobody reads."""
+        for name in sorted(unknown_fields(job) - self.unknown_fields):
+            self.unknown_fields.add(name)
+            log.warning("unknown field of a job", field=printable(name), job=_name(job))
 
     def _state(self, job: SlurmJob) -> ShownState:
         if _name(job) in self._aside:
@@ -150,6 +175,8 @@ class SlurmPublisher:
         try:
             if not job.is_placed:
                 return ()
+            if job.is_pending:
+                self._note_unknown_fields(job)
             found = facts_of(job, self._terms, latest_us)
             told = self._with_terms(job, beside, found.told)
             for event in told:
@@ -165,6 +192,7 @@ class SlurmPublisher:
         if held_because := told[0].job_submitted.held_because:
             self._note(f"job {job.job_id}:", f"held. {held_because}", before)
             self.held_because[job.job_id] = held_because
+        self._note_waiting(told[0].job_submitted.job_id, job)
         return told[1:] if self._is_of_known_array(job, told[0].job_submitted) else told
 
     def _is_of_known_array(self, job: SlurmJob, submitted: JobSubmitted) -> bool:
@@ -181,7 +209,7 @@ class SlurmPublisher:
     ) -> Sequence[Envelope]:
         """Return the facts of a job with when it may start; it is released once what it was held
         for is met. One that asks for what Coplace can't follow stays held."""
-        if not job.is_pending or job.unmapped:
+        if not job.is_pending or why_not_followed(job, self._terms.select):
             return told
         submitted = told[0].job_submitted
         beside.put_terms(job, submitted)

@@ -16,6 +16,7 @@ from coplace.v1.placement_service_pb2 import (
 
 from coplace_client.errors import RejectedError
 from services.slurm.adapters.region import AskedRegion
+from services.slurm.model.changes import HELD_BY_USER
 from services.slurm.model.jobs import SlurmJob
 from services.slurm.model.start_terms import MARK
 from shared.slurm.facts import Site, identify
@@ -46,6 +47,8 @@ class RunsSeen:
         self._last: Mapping[int, SlurmJob] | None = None
         # Jobs that a process before held for what it did not understand of their start.
         self.kept_out: frozenset[str] = frozenset()
+        # Jobs that a process before held for their users.
+        self.held_by_user: frozenset[str] = frozenset()
 
     @classmethod
     def beside(cls, region: AskedRegion, site: Site, clusters: Iterable[str]) -> "RunsSeen":
@@ -80,6 +83,7 @@ class RunsSeen:
         by_stem = dict(self._stems(shown))
         known = list(self._listed()) if by_stem else []
         self.kept_out = frozenset(job.job_id for job in known if _KEPT_OUT in job.reason)
+        self.held_by_user = frozenset(job.job_id for job in known if HELD_BY_USER in job.reason)
         for listed in known:
             stem, submit_s = _stem_and_submit_s(listed.job_id)
             job = by_stem.get(stem)

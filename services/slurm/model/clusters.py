@@ -1,5 +1,6 @@
 """The nodes of a Slurm as the clusters that they are to Coplace: pure."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import groupby
 from math import frexp, ldexp
@@ -23,6 +24,7 @@ from shared.domain.hostlist import expand
 from shared.domain.printable import printable
 from shared.domain.resources import MOST_NAME as MOST_RESOURCE_NAME
 from shared.slurm.answers import mapping, number, text, texts
+from shared.slurm.gres import gres_counts
 from shared.slurm.tres import Tres, most_important
 
 _MOST_SHOWN: Final = 200
@@ -30,6 +32,7 @@ _MOST_KINDS: Final = LENGTHS["node_classes"].most
 _MOST_ACCOUNTS: Final = LENGTHS["allowed"].most
 _MINUTE_S: Final = 60
 _GRES: Final = "gres/"
+_TRES: Final = re.compile(r"(?:^|,)gres/([^=,]+)=")
 
 
 class NodeHardware(NamedTuple):
@@ -268,9 +271,9 @@ def _accounts(shown: Mapping[str, Any]) -> list[str]:
 def uncounted_resources(nodes: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     """Return what nodes have that is not declared of them, such as disks that are counted in
     bytes: a job that was said to need it would wait for ever."""
-    names = {name for node in nodes if is_node(node) for name in _kinds_of(text(node.get("tres")))}
+    names = {name for node in nodes if is_node(node) for name in _kinds_of(_tres(node))}
     shown = [node for node in nodes if is_node(node)]
-    counted = {name for node in shown for name in _counted(text(node.get("tres")))}
+    counted = {name for node in shown for name in _counted(_tres(node))}
     return frozenset(names - counted)
 
 
@@ -285,6 +288,15 @@ def is_node(node: Any) -> bool:
 
 def _has_cores(node: Mapping[str, Any]) -> bool:
     return CORES_PER_NODE.has(number(node.get("cpus")) or 0)
+
+
+def _tres(node: Mapping[str, Any]) -> str:
+    """What a node has: generic resources that the site does not account for too."""
+    said = text(node.get("tres"))
+    known = set(_TRES.findall(said))
+    more = gres_counts(text(node.get("gres")))
+    found = (f"{_GRES}{name}={count}" for name, count in more.items() if name not in known)
+    return ",".join([said, *found] if said else found)
 
 
 def _counted(tres: str) -> dict[str, int]:
@@ -315,7 +327,7 @@ def _gib(memory_mib: int) -> float:
 
 
 def _kind(node: Mapping[str, Any]) -> _NodeKind:
-    resources = tuple(sorted(_counted(text(node.get("tres"))).items()))
+    resources = tuple(sorted(_counted(_tres(node)).items()))
     features = tuple(_features(node)[: LENGTHS["features"].most])
     return _NodeKind(_gib(number(node.get("real_memory")) or 0), resources, features)
 

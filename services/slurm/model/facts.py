@@ -3,39 +3,27 @@
 They have the ids that `ingest-jobcomp` gives them, so that either may publish them, or both.
 """
 
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
-from typing import Final, NamedTuple, Self
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import JobSubmitted
 
+from coplace_client.bounds import CORES_PER_NODE, NODE_MEMORY_GIB, NODES, RESOURCES
+from services.slurm.model.changes import HELD_BY_USER
+from services.slurm.model.fields import why_not_followed
 from services.slurm.model.jobs import SlurmJob
+from services.slurm.model.select_rules import SelectRules
+from services.slurm.model.shapes import NodeShapes
+from services.slurm.model.units import asked_units
 from shared.domain.printable import printable
 from shared.slurm.answers import text
 from shared.slurm.facts import Site, envelopes, submission
+from shared.slurm.tres import most_important
 
 # The characters of the reason that a job is held for.
 MOST_REASON: Final = 256
-_HELD_BY_USER: Final = "held by its user, who lets it in with coplace release"
-_SHARING: Final = frozenset({"cons_tres", "cons_res"})
-
-
-@dataclass(frozen=True, slots=True)
-class SelectRules:
-    """What the select plugin gives jobs: cores of nodes that others share, or whole nodes; and
-    whether memory is given too."""
-
-    shares_nodes: bool = False
-    counts_memory: bool = True
-
-    @classmethod
-    def of_config(cls, config: Mapping[str, str]) -> Self:
-        """Return those of a Slurm, as `scontrol show config` has it."""
-        plugin = config.get("SelectType", "").rpartition("/")[2]
-        parameters = config.get("SelectTypeParameters", "").upper()
-        is_shared = plugin in _SHARING and ("CR_CORE" in parameters or "CR_CPU" in parameters)
-        return cls(is_shared, "MEMORY" in parameters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +34,8 @@ class SlurmTerms:
     site: Site
     architecture: str
     uncounted: Set[str] = frozenset()
-    select: SelectRules = SelectRules()
+    select: SelectRules = field(default_factory=SelectRules)
+    shapes: NodeShapes = field(default_factory=NodeShapes)
 
 
 class RepairedFacts(NamedTuple):
@@ -75,25 +64,46 @@ def facts_of(job: SlurmJob, terms: SlurmTerms, latest_us: int | None = None) -> 
 def _say_all(submitted: JobSubmitted, job: SlurmJob, terms: SlurmTerms) -> None:
     """Add what jobcomp does not know of a job: where it may run, what it needs beside nodes, and
     why it is held."""
-    if not (unmapped := job.unmapped):
-        _say_where(submitted, job)
+    if not (unmapped := why_not_followed(job, terms.select)):
+        _say_where(submitted, job, terms.shapes)
+        _say_units(submitted, job, terms)
         _say_what(submitted, job, terms.select)
     elif job.is_pending:
         submitted.held_because = printable(unmapped, MOST_REASON)
     if job.is_pending and job.is_held_by_user:
-        submitted.held_because = submitted.held_because or _HELD_BY_USER
+        submitted.held_because = submitted.held_because or HELD_BY_USER
     submitted.is_interactive = job.is_interactive
     submitted.architectures.append(printable(terms.architecture))
 
 
-def _say_where(submitted: JobSubmitted, job: SlurmJob) -> None:
+def _say_where(submitted: JobSubmitted, job: SlurmJob, shapes: NodeShapes) -> None:
     """Add where a job may run, as its user asked."""
     of = job.fields
     submitted.partitions.extend(job.partitions)
-    submitted.features = text(of.get("features"))
+    submitted.features = job.features
     submitted.nodes_wanted.extend([job.wanted] if job.wanted else [])
     excluded = text(of.get("excluded_nodes"))
     submitted.nodes_excluded.extend([excluded] if excluded else [])
+    submitted.nodes_excluded.extend(shapes.unsuited(job))
+
+
+def _say_units(submitted: JobSubmitted, job: SlurmJob, terms: SlurmTerms) -> None:
+    """Say what of each node it asks for, as Slurm would give it."""
+    most = terms.shapes.most(job)
+    if most is None or not job.is_pending:
+        return
+    found = asked_units(job, most, by_core=terms.select.gives_cores)
+    if NODES.has(found.nodes) and CORES_PER_NODE.has(found.cpus):
+        submitted.nodes, submitted.cores_per_unit, submitted.units_per_node = (
+            found.nodes,
+            found.cpus,
+            1,
+        )
+    if found.memory_gib:
+        memory_gib = max(found.memory_gib, NODE_MEMORY_GIB.least)
+        submitted.memory_gib_per_unit = min(memory_gib, NODE_MEMORY_GIB.most)
+    counted = {name: count for name, count in found.gres.items() if RESOURCES.has(count)}
+    submitted.resources_per_unit.update(most_important(counted))
 
 
 def _say_what(submitted: JobSubmitted, job: SlurmJob, select: SelectRules) -> None:
@@ -102,7 +112,10 @@ def _say_what(submitted: JobSubmitted, job: SlurmJob, select: SelectRules) -> No
     submitted.reservation = printable(job.reservation)
     if job.is_array:
         submitted.array, submitted.array_at_most = job.tasks, job.most_tasks
-    if select.shares_nodes and submitted.cores_per_unit and not job.is_alone:
+    submitted.priority = job.priority
+    has_label = select.has_labels and text(job.fields.get("mcs_label"))
+    is_alone = job.is_alone or has_label
+    if select.shares_nodes and submitted.cores_per_unit and not is_alone:
         submitted.shareable = True
         if not select.counts_memory and not job.asked_memory:
             # Slurm shows the memory of the whole node.

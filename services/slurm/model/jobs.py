@@ -6,9 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from coplace_client.errors import RejectedError
-from shared.domain.array_tasks import parse_tasks
-from shared.domain.features import parse_features
-from shared.domain.hostlist import expand
 from shared.slurm.answers import iso_time, number, text, texts
 from shared.slurm.facts import OUTCOMES
 from shared.slurm.grant_answer import GrantAnswer
@@ -30,6 +27,7 @@ IN_SILENCE: Final = "coplace given back in silence"
 _HELD_BY_USER: Final = "coplace held by its user"
 # What is noted in a job for its user begins so.
 NOTED: Final = "coplace: "
+_COMMENTS: Final = ("comment", "admin_comment")
 # Why Slurm does not start a job on the nodes that it was released on, though they are free.
 _NEVER_THERE: Final = frozenset(
     {
@@ -40,9 +38,17 @@ _NEVER_THERE: Final = frozenset(
 )
 
 
+# What it asks of a node, which only Slurm knows of nodes.
+_OF_NODES: Final = (
+    *("minimum_tmp_disk_per_node", "sockets_per_node", "cores_per_socket", "threads_per_core"),
+)
 _SHARED: Final = ("shared", "exclusive")
 # As releases of Slurm say that a job has its nodes to itself, or with others of its user.
-_ALONE: Final = frozenset({"none", "exclusive", "true", "user", "mcs"})
+_ALONE: Final = frozenset({"none", "exclusive", "true", "user", "mcs", "topo"})
+_MOST_NICE: Final = 100
+_CRON: Final = "CRON_JOB"
+# As releases say that a job keeps no cores of its nodes for the system.
+_NO_SPEC: Final = 0x7FFE
 _LICENCE: Final = re.compile(r"([^\s:=|,]{1,64})(?:[:=](\d{1,6}))?")
 
 
@@ -120,8 +126,9 @@ class SlurmJob:
             return int(said.limit) if said.limit.isdecimal() else None
         return number(self.fields.get("time_limit"))
 
-    def answered(self, word: GrantAnswer) -> GrantAnswer:
-        """Return a word with what a start puts something else in the place of."""
+    def answered(self, word: GrantAnswer, sizes: str = "") -> GrantAnswer:
+        """Return a word with what a start puts something else in the place of; the `sizes` are its
+        numbers of nodes where it is the first that does."""
         said = GrantAnswer.parse(text(self.fields.get("admin_comment")))
         limit_min, requeue = number(self.fields.get("time_limit")), self.fields.get("requeue")
         limit = said.limit if said.grant else str(limit_min or "UNLIMITED")
@@ -130,20 +137,49 @@ class SlurmJob:
             submit_s=self.submit_s,
             limit=limit,
             requeue=may_requeue,
-            most_nodes=self.most_nodes,
+            sizes=self.sizes or sizes,
             wanted=self.wanted,
         )
-
-    @property
-    def most_nodes(self) -> int:
-        """Return on how many nodes its user lets it run at most; 0: he did not say."""
-        said = GrantAnswer.parse(text(self.fields.get("admin_comment")))
-        return said.most_nodes if said.grant else number(self.fields.get("max_nodes")) or 0
 
     @property
     def released_on(self) -> str:
         """Return the nodes that it is to start on, as a host list."""
         return text(self.fields.get("required_nodes"))
+
+    @property
+    def sizes(self) -> str:
+        """Return the least and the most number of nodes that its user asked for, 0 for any, where
+        Slurm has others since it was released; empty: it has these."""
+        return GrantAnswer.parse(text(self.fields.get("admin_comment"))).sizes
+
+    @property
+    def was_released(self) -> bool:
+        """Return whether it was released before, on nodes of a decision that Slurm has kept."""
+        return GrantAnswer.parse(text(self.fields.get("admin_comment"))).grant > 0
+
+    @property
+    def priority(self) -> int:
+        """Return its place before others, from -100 to 100: the opposite of its nice value."""
+        return -max(-_MOST_NICE, min(_MOST_NICE, self.asked("nice")))
+
+    @property
+    def has_sizes(self) -> str:
+        """Return the least and the most number of nodes that Slurm has of it now."""
+        return f"{self.asked('node_count')}-{self.asked('max_nodes')}"
+
+    def keeps_to(self, nodes: int) -> bool:
+        """Return whether Slurm gives it no more nodes than so many. Of a job whose tasks share CPUs
+        nobody can say it without giving each a CPU."""
+        return self.asked("max_nodes") == nodes or self.asked("tasks") > self.asked("cpus")
+
+    def asked(self, name: str) -> int:
+        """Return a number that it asks for; 0 where it says none."""
+        return number(self.fields.get(name)) or 0
+
+    @property
+    def asks_of_nodes(self) -> bool:
+        """Return whether it asks of a node what placement does not know of nodes."""
+        return any(self.asked(name) for name in _OF_NODES)
 
     @property
     def partitions(self) -> list[str]:
@@ -157,29 +193,25 @@ class SlurmJob:
         return reason if reason in _NEVER_THERE else ""
 
     @property
-    def unmapped(self) -> str:
-        """Return what it asks for that Coplace can't follow, in words; empty where that is
-        nothing."""
-        if "," in self.reservation:
-            return "Coplace can't follow it: several reservations"
-        try:
-            parse_licences(text(self.fields.get("licenses")))
-            if self.is_array:
-                parse_tasks(self.tasks)
-            if features := text(self.fields.get("features")):
-                parse_features(features)
-            for name in ("excluded_nodes", "required_nodes"):
-                if hosts := text(self.fields.get(name)):
-                    expand(hosts)
-        except RejectedError as error:
-            return f"Coplace can't follow it: {error}"
-        return ""
+    def features(self) -> str:
+        """Return what all its nodes must have, that of the batch script's node too. On one node
+        brackets are parentheses."""
+        said = text(self.fields.get("features"))
+        if self.asked("node_count") <= 1:
+            said = said.replace("[", "(").replace("]", ")")
+        of_script = text(self.fields.get("batch_features"))
+        return f"({said})&({of_script})" if said and of_script else said or of_script
 
     @property
     def is_placed(self) -> bool:
         """Return whether Coplace is to know of it: parts of heterogeneous jobs that wait are
-        Slurm's own, since it starts them together."""
-        return not (self.is_pending and number(self.fields.get("het_job_id")))
+        Slurm's own, since it starts them together, and so are jobs of scrontab."""
+        return not (self.is_pending and (self.asked("het_job_id") or self.is_of_scrontab))
+
+    @property
+    def is_of_scrontab(self) -> bool:
+        """Return whether Slurm starts it again and again by a table of times."""
+        return bool(text(self.fields.get("cron"))) or _CRON in texts(self.fields.get("flags"))
 
     @property
     def note(self) -> str:
@@ -197,8 +229,8 @@ class SlurmJob:
 
     @property
     def is_held_by_user(self) -> bool:
-        """Return whether its user held it when it was submitted."""
-        return _HELD_BY_USER in text(self.fields.get("admin_comment"))
+        """Return whether its user holds it."""
+        return any(_HELD_BY_USER in text(self.fields.get(name)) for name in _COMMENTS)
 
     @property
     def is_given_back(self) -> bool:
@@ -225,15 +257,20 @@ class SlurmJob:
 
     @property
     def is_slurms_own(self) -> bool:
-        """Return whether it waits and is the first part of a heterogeneous job, which Slurm starts
-        by itself."""
+        """Return whether it waits and is the first part of a heterogeneous job, or of scrontab:
+        Slurm starts it by itself."""
         is_first = number(self.fields.get("het_job_id")) == self.job_id != 0
-        return is_first and self.is_pending and self.is_held and not self.is_held_by_user
+        return (
+            (is_first or self.is_of_scrontab)
+            and self.is_pending
+            and self.is_held
+            and not self.is_held_by_user
+        )
 
     @property
     def is_loose(self) -> bool:
         """Return whether Slurm may start it though nobody decided that: it was requeued."""
-        was_requeued = self.is_pending and number(self.fields.get("restart_cnt"))
+        was_requeued = self.is_placed and self.is_pending and self.asked("restart_cnt")
         may_start = (number(self.fields.get("priority")) or 0) > 0
         return bool(was_requeued) and may_start and not (self.word.grant or self.is_given_back)
 
@@ -284,7 +321,8 @@ class SlurmJob:
     def is_alone(self) -> bool:
         """Return whether it shares its nodes with no job of others, as with `--exclusive`."""
         said = {word.lower() for name in _SHARED for word in texts(self.fields.get(name))}
-        return not said.isdisjoint(_ALONE)
+        keeps = any(0 < self.asked(name) < _NO_SPEC for name in ("core_spec", "thread_spec"))
+        return not said.isdisjoint(_ALONE) or keeps
 
     @property
     def asked_memory(self) -> bool:

@@ -10,7 +10,7 @@ from services.slurm.model.clusters import (
     declared_clusters,
     shared_out,
 )
-from services.slurm.model.facts import SelectRules
+from services.slurm.model.select_rules import SelectRules
 
 _DAY_S: Final = 86_400
 _LEAST_AGE_S: Final = 3_600

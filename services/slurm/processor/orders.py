@@ -9,6 +9,7 @@ from coplace.v1 import placement_pb2
 from coplace.v1.placement_pb2 import PlacementDecided
 
 from services.slurm.model.jobs import SlurmJob
+from shared.domain.hostlist import expand
 from shared.slurm.grant_answer import GrantAnswer
 
 _MINUTE_S: Final = 60
@@ -18,11 +19,13 @@ _GIVEN_BACK: Final = "it was given back to Slurm"
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Start a held job on these nodes (host lists), within a limit, under a word."""
+    """Start a held job on these nodes (host lists), within a limit, under a word; on so many and no
+    others, where `count` is not 0."""
 
     nodes: Sequence[str]
     limit_min: int
     word: GrantAnswer
+    count: int = 0
 
     def __str__(self) -> str:
         where = ",".join(self.nodes) or "any nodes"
@@ -144,7 +147,10 @@ def _start(decision: PlacementDecided, job: SlurmJob | None, now_us: int) -> lis
     if 0 < decision.start_by_us < now_us:
         return [Hold(GrantAnswer(decision.grant)), Decline("too late")]
     word = GrantAnswer(decision.grant, is_started=True, freq_ghz=decision.freq_ghz)
-    return [Release(tuple(decision.node_names), ceil(decision.walltime_s / _MINUTE_S), word)]
+    nodes = tuple(decision.node_names)
+    count = sum(len(expand(each)) for each in nodes)
+    limit_min = ceil(decision.walltime_s / _MINUTE_S)
+    return [Release(nodes, limit_min, word, 0 if job.keeps_to(count) else count)]
 
 
 def orders_of_refused(decision: PlacementDecided, job: SlurmJob | None, reason: str) -> list[Order]:

@@ -96,7 +96,7 @@ WITHOUT: Final[Mapping[str, WithoutRoute]] = {
     **dict.fromkeys(
         (
             *("asyncapi", "openapi", "grpc-reference", "policy schema", "policy reference"),
-            "topics list",
+            *("topics list", "slurm fields"),
         ),
         WithoutRoute.RELEASE,
     ),

@@ -210,7 +210,7 @@ def exported_metrics() -> str:
     kubernetes.begin("any")
     slurm = SlurmMeter(telemetry.meter)
     slurm.called("squeue", has_answered=False)
-    slurm.watch(dict, lambda: 0)
+    slurm.watch(dict, lambda: 0, lambda: 0)
     Door("any", Mock(version=1), Mock(), telemetry.meter)
     power = PowerMeter()
     progress = LearnerProgress(judged=LEAST_JUDGED, alpha=0.1)

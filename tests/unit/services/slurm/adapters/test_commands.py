@@ -113,8 +113,8 @@ def test_a_command_that_waits_ends_with_the_process(
 def test_a_job_is_released_on_the_decided_nodes_and_on_no_more_of_them(commands: Path) -> None:
     (commands / "scontrol").write_text(f'#!/bin/sh\necho "$*" >>{commands / "asked"}\n')
     (commands / "scontrol").chmod(0o755)
-    word = GrantAnswer(1, is_started=True, freq_ghz=2.1, submit_s=9, wanted="n7", most_nodes=4)
-    Slurm().release("17", Release(("n[1-2]", "m1"), 5, word))
+    word = GrantAnswer(1, is_started=True, freq_ghz=2.1, submit_s=9, wanted="n7", sizes="2-4")
+    Slurm().release("17", Release(("n[1-2]", "m1"), 5, word, count=3))
     changed, released = (commands / "asked").read_text().splitlines()
     assert changed.endswith(" ReqNodeList=n[1-2],m1 NumNodes=3-3")
     assert released == "release 17"

@@ -37,14 +37,16 @@ def test_the_words_are_those_of_the_process() -> None:
 
 
 def test_what_waits_is_given_back_and_what_its_user_holds_stays() -> None:
-    word = f"coplace grant=2 started freq_ghz=2.1 submit={SUBMIT_S} wanted=n[1-2]"
+    plain = f"coplace grant=2 started freq_ghz=2.1 submit={SUBMIT_S}"
+    word = f"{plain} wanted=n[1-2]"
     found = given_back(
         [
             job(1),
             job(2, required_nodes="n7"),
             job(3, admin_comment=word, priority=9, required_nodes="n1"),
-            job(10, admin_comment=word[:-13] + " most_nodes=4", node_count=2, max_nodes=2),
-            job(11, admin_comment=word[:-13], node_count=2, max_nodes=2),
+            job(10, admin_comment=f"{plain} sizes=1-4", node_count=2, max_nodes=2),
+            job(11, admin_comment=f"{plain} sizes=2-0", node_count=2, max_nodes=2),
+            job(12, admin_comment=plain, node_count=2, max_nodes=2),
             job(4, admin_comment="coplace held by its user"),
             job(5, **RUNS),
             job(6, priority=7),
@@ -54,8 +56,8 @@ def test_what_waits_is_given_back_and_what_its_user_holds_stays() -> None:
         ]
     )
     assert found == [
-        GivenBack(("1", "2", "7_[1-3]", "8")),
-        GivenBack(("10",), ("NumNodes=2-4",)),
+        GivenBack(("1", "2", "12", "7_[1-3]", "8")),
+        GivenBack(("10",), ("NumNodes=1-4",)),
         GivenBack(("11",), ("NumNodes=2-100000",)),
         GivenBack(("3",), ("ReqNodeList=n[1-2]",)),
     ]

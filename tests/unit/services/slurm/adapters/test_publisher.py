@@ -4,10 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import grpc
+import pytest
 from coplace.v1.control_pb2 import ClusterDeclared, Partition
 from coplace.v1.ingest_service_pb2 import Envelope
 from structlog.testing import capture_logs
 
+from coplace_client.calls import UnansweredError
 from services.slurm.adapters.publisher import ShownState, SlurmPublisher
 from services.slurm.model.jobs import SlurmJob
 from tests.unit.services.slurm.fields import JOB, RUNS, SUBMIT_S
@@ -30,6 +32,17 @@ class Refusing(PlayedRegion):
     def publish_all(self, events: Sequence[Envelope]) -> Mapping[int, str]:
         if any("/18/" in event.id for event in events):
             raise unanswered(grpc.StatusCode.RESOURCE_EXHAUSTED, "big")
+        return super().publish_all(events)
+
+
+class Away(PlayedRegion):
+    """Does not answer while it is away."""
+
+    is_away = False
+
+    def publish_all(self, events: Sequence[Envelope]) -> Mapping[int, str]:
+        if self.is_away:
+            raise unanswered(grpc.StatusCode.UNAVAILABLE, "away")
         return super().publish_all(events)
 
 
@@ -169,7 +182,37 @@ def test_an_array_is_submitted_once_and_its_tasks_start_and_end() -> None:
 
 def test_a_job_that_its_user_held_is_held_until_he_lets_it_in() -> None:
     region = PlayedRegion()
-    held = {**JOB, "admin_comment": "coplace held by its user"}
-    SlurmPublisher(region, TERMS).tell([SlurmJob(held)])
+    held = {**JOB, "comment": "app_id=lu.C coplace held by its user"}
+    publisher = SlurmPublisher(region, TERMS)
+    publisher.tell([SlurmJob(held)])
+    submitted, order = region.told
+    assert submitted.job_submitted.held_because.startswith("held by its user")
+    assert submitted.job_submitted.app_id == "lu.C"
+    assert order.job_held.job_id == submitted.job_submitted.job_id
+    publisher.tell([SlurmJob(held)])
+    publisher.tell([SlurmJob(JOB)])
+    [_, _, released] = region.told
+    assert released.job_released.job_id == submitted.job_submitted.job_id
+
+
+def test_a_job_that_coplace_can_t_follow_is_not_let_in_by_a_release_of_its_user() -> None:
+    region = PlayedRegion()
+    publisher = SlurmPublisher(region, TERMS)
+    bad = {**JOB, "licenses": "a|b"}
+    publisher.tell([SlurmJob({**bad, "comment": "coplace held by its user"})])
+    publisher.tell([SlurmJob(bad)])
     [event] = region.told
-    assert event.job_submitted.held_because.startswith("held by its user")
+    assert "can't follow" in event.job_submitted.held_because
+
+
+def test_an_order_that_was_not_taken_is_published_again() -> None:
+    region = Away()
+    publisher = SlurmPublisher(region, TERMS)
+    publisher.tell([SlurmJob(JOB)])
+    region.is_away = True
+    held = {**JOB, "comment": "coplace held by its user"}
+    with pytest.raises(UnansweredError):
+        publisher.tell([SlurmJob(held)])
+    region.is_away = False
+    publisher.tell([SlurmJob(held)])
+    assert [event.WhichOneof("payload") for event in region.told] == ["job_submitted", "job_held"]

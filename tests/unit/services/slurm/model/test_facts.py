@@ -16,8 +16,9 @@ from services.slurm.model.clusters import (
     declared_cluster,
     uncounted_resources,
 )
-from services.slurm.model.facts import SelectRules, SlurmTerms, facts_of
+from services.slurm.model.facts import SlurmTerms, facts_of
 from services.slurm.model.jobs import SlurmJob
+from services.slurm.model.select_rules import SelectRules
 from shared.catalogue.contents.check import check_contents
 from shared.catalogue.payloads.domain_types import cluster_of, run_us
 from shared.catalogue.topics import Topics

@@ -69,11 +69,11 @@ def pending(word: GrantAnswer) -> SlurmJob:
 
 
 def test_a_start_releases_the_job_on_its_nodes_within_its_limit() -> None:
-    assert orders(start(), PENDING, NOW_US) == [Release(("n[1-2]",), 2, STARTED)]
+    assert orders(start(), PENDING, NOW_US) == [Release(("n[1-2]",), 2, STARTED, 2)]
 
 
 def test_a_start_that_comes_again_is_obeyed_again_as_long_as_the_job_waits() -> None:
-    assert orders(start(), pending(STARTED), NOW_US) == [Release(("n[1-2]",), 2, STARTED)]
+    assert orders(start(), pending(STARTED), NOW_US) == [Release(("n[1-2]",), 2, STARTED, 2)]
     assert orders(start(), RUNNING, NOW_US) == []
 
 

@@ -1,0 +1,66 @@
+"""What users change on jobs that wait."""
+
+from typing import Any
+
+import pytest
+from coplace.v1.ingest_service_pb2 import Envelope
+
+from services.slurm.model.changes import WaitingChanges
+from services.slurm.model.jobs import SlurmJob
+from tests.unit.services.slurm.fields import JOB
+
+HELD = {"comment": "coplace held by its user"}
+
+
+def looks(*shown: dict[str, Any], changes: WaitingChanges | None = None) -> list[Envelope]:
+    """What is published of a job that is shown so, one look after the other."""
+    of = changes or WaitingChanges("north")
+    events = []
+    for at_us, fields in enumerate(shown, start=1):
+        events += of.events({"j": SlurmJob({**JOB, **fields})}, at_us)
+        of.confirm()
+    return events
+
+
+def kinds(*shown: dict[str, Any]) -> list[str]:
+    return [str(event.WhichOneof("payload")) for event in looks(*shown)]
+
+
+def test_a_hold_and_a_release_by_its_user_are_orders_of_that_moment() -> None:
+    held, released = looks({}, HELD, HELD, {}, {})
+    assert held.job_held.reason.startswith("held by its user")
+    assert (held.job_held.job_id, held.job_held.held_at_us) == ("j", 2)
+    assert (released.job_released.job_id, released.job_released.released_at_us) == ("j", 4)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"time_limit": 9}, {"partition": "big"}, {"required_nodes": "n1"}, {"features": "gpu"}],
+)
+def test_a_job_whose_terms_were_changed_is_held_with_what_was_until_they_are_as_before(
+    change: dict[str, Any],
+) -> None:
+    before = {"partition": "all", "required_nodes": "n2", "features": ""}
+    held, released = looks(before, {**before, **change}, {**before, **change}, before)
+    [name] = change
+    assert held.job_held.reason.startswith(f"changed in Slurm: {name}. Change it back")
+    assert released.HasField("job_released")
+
+
+def test_what_slurm_fills_in_later_and_what_was_released_are_no_changes() -> None:
+    assert kinds({"account": ""}, {"account": "physics"}) == []
+    word = {"admin_comment": "coplace grant=1 started freq_ghz=2 submit=1", "time_limit": 9}
+    assert kinds({}, word) == []
+
+
+def test_another_nice_value_is_another_priority() -> None:
+    [order] = looks({"nice": 0}, {"nice": 30}, {"nice": 30})
+    assert (order.job_prioritized.priority, order.job_prioritized.prioritized_at_us) == (-30, 2)
+
+
+def test_what_a_process_before_held_for_its_user_is_let_in_by_him_and_not_held_again() -> None:
+    for shown, payloads in ((HELD, []), ({}, ["job_released"])):
+        changes = WaitingChanges("north")
+        changes.held_by_user = frozenset({"j"})
+        events = looks(shown, changes=changes)
+        assert [event.WhichOneof("payload") for event in events] == payloads
