@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple
 GIVEN_BACK: Final = "coplace given back"
 IN_SILENCE: Final = "coplace given back in silence"
 _HELD_BY_USER: Final = "coplace held by its user"
+_COMMENTS: Final = ("comment", "admin_comment")
 # As Slurm says that an operator holds a job, which is what this does before it releases one.
 _HELD_HERE: Final = "JobHeldAdmin"
 # What a grant changed, behind the word on it (shared/slurm/grant_answer.py).
@@ -74,7 +75,8 @@ def _waits_for_coplace(job: Mapping[str, Any]) -> bool:
     is_pending = (state[0] if isinstance(state, list) and state else state) == "PENDING"
     # Slurm starts the parts of a heterogeneous job with its first.
     is_first = _number(job, "het_job_id") in (None, 0, _number(job, "job_id"))
-    if not is_pending or not is_first or _HELD_BY_USER in comment:
+    is_users = any(_HELD_BY_USER in str(job.get(name) or "") for name in _COMMENTS)
+    if not is_pending or not is_first or is_users:
         return False
     is_held = _number(job, "priority") == 0
     if GIVEN_BACK in comment:  # and was not released, or somebody holds it since

@@ -27,6 +27,7 @@ IN_SILENCE: Final = "coplace given back in silence"
 _HELD_BY_USER: Final = "coplace held by its user"
 # What is noted in a job for its user begins so.
 NOTED: Final = "coplace: "
+_LET_IN: Final = "let in by its user"
 _COMMENTS: Final = ("comment", "admin_comment")
 # Why Slurm does not start a job on the nodes that it was released on, though they are free.
 _NEVER_THERE: Final = frozenset(
@@ -225,7 +226,7 @@ class SlurmJob:
     def has_own_comment(self) -> bool:
         """Return whether its user wrote a comment, which nobody else writes over."""
         said = text(self.fields.get("comment"))
-        return bool(said) and not said.startswith(NOTED)
+        return said not in ("", _LET_IN) and not said.startswith(NOTED)
 
     @property
     def is_held_by_user(self) -> bool:

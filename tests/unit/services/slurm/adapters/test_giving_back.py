@@ -47,7 +47,7 @@ def test_what_waits_is_given_back_and_what_its_user_holds_stays() -> None:
             job(10, admin_comment=f"{plain} sizes=1-4", node_count=2, max_nodes=2),
             job(11, admin_comment=f"{plain} sizes=2-0", node_count=2, max_nodes=2),
             job(12, admin_comment=plain, node_count=2, max_nodes=2),
-            job(4, admin_comment="coplace held by its user"),
+            job(4, comment="mine coplace held by its user"),
             job(5, **RUNS),
             job(6, priority=7),
             job(7, array_job_id=7, array_task_string="1-3%2"),
