@@ -3,11 +3,14 @@ audit must find by what was published alone."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 from unittest.mock import patch
 
-from shared.placement.decide import pending_reasons
+from shared.placement.decide import pending_reasons, schedulers
 from shared.placement.decide.interactive_jobs import InteractiveJobs
+from shared.placement.decide.layer import DecideLayer
 from shared.placement.decide.pending_reasons import PendingReasons
 from shared.placement.explain import pass_decisions
 from shared.placement.state.job_table import JobTable
@@ -15,6 +18,9 @@ from shared.placement.state.limits import subjects_of
 from shared.placement.state.manager_priorities import ManagerPriorities
 from shared.placement.state.reservations import Reservations
 from shared.placement.state.silent_managers import SilentManagers
+from shared.scheduling.backfill import Dispatch
+from shared.scheduling.consumable import ConsumableScheduler
+from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.gangs import nodes_of_parts
 from shared.scheduling.windows import NO_WINDOWS
 from tests.chaos.mutants import unwritten
@@ -109,6 +115,29 @@ def the_home_of_a_job_is_not_asked() -> AbstractContextManager[Any]:
     return patch.object(PendingReasons, "_silent", lambda *_: None)
 
 
+@contextmanager
+def nothing_passes_who_waits_first() -> Iterator[None]:
+    """First come, first served: what would end before the reservation waits too."""
+    by_nodes = partial(EasyScheduler, backfills=False)
+    by_parts = partial(ConsumableScheduler, backfills=False)
+    with (
+        patch.object(schedulers, "EasyScheduler", by_nodes),
+        patch.object(schedulers, "ConsumableScheduler", by_parts),
+    ):
+        yield
+
+
+def the_first_start_of_a_pass_is_forgotten() -> AbstractContextManager[Any]:
+    """It has left the queue, and never starts."""
+    right = DecideLayer.pass_over_queue
+
+    def pass_over_queue(layer: DecideLayer, now_s: float) -> Dispatch:
+        plan = right(layer, now_s)
+        return replace(plan, starts=plan.starts[1:])
+
+    return patch.object(DecideLayer, "pass_over_queue", pass_over_queue)
+
+
 # Each with the words of the audits that may find it.
 ASKING_MUTANTS: Final[tuple[tuple[Mutant, str], ...]] = (
     (one_more_than_the_limit, "no more tasks run at once"),
@@ -125,5 +154,7 @@ ASKING_MUTANTS: Final[tuple[tuple[Mutant, str], ...]] = (
     (what_is_refused_is_granted_again, "no job gets again"),
     (silence_is_not_heard, "nothing starts where the manager is silent"),
     (silence_is_forgotten_by_a_restart, "nothing starts where the manager is silent"),
+    (nothing_passes_who_waits_first, "no node is idle"),
+    (the_first_start_of_a_pass_is_forgotten, "no node is idle"),
     (the_home_of_a_job_is_not_asked, "nothing starts where the manager is silent"),
 )

@@ -31,6 +31,8 @@ _SOONEST: Final = {
     "silence_is_forgotten_by_a_restart": 3,
     "silence_is_not_heard": 3,
     "the_home_of_a_job_is_not_asked": 21,
+    "nothing_passes_who_waits_first": 39,
+    "the_first_start_of_a_pass_is_forgotten": 45,
 }
 
 

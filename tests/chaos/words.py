@@ -2,6 +2,7 @@
 are, who is alive, whose job goes first, and what a quality of service may have."""
 
 from collections.abc import Callable, Mapping
+from random import Random
 from typing import Final
 
 from coplace.v1.control_pb2 import (
@@ -20,7 +21,9 @@ from coplace.v1.jobs_pb2 import JobsReordered
 
 from shared.catalogue.policy_declarations import declaration_of
 from shared.catalogue.policy_settings import DECLARABLE
+from shared.domain.queue_discipline import QueueDiscipline
 from shared.domain.queue_order import QueueOrder
+from shared.domain.runtimes import Runtimes
 from tests.chaos.asks import LICENCES, QOS, SITES
 from tests.chaos.clock import DAY_US, SECOND_US, some_time_us
 from tests.chaos.events import ACCOUNTS, USERS, cap, limit, publish
@@ -98,9 +101,18 @@ def reorder(world: World) -> None:
 
 
 def choose_order(world: World) -> None:
-    """Managers own the order of what waits, or Coplace does."""
-    order = world.rng.choice([QueueOrder.MANAGER, QueueOrder.MANAGER, QueueOrder.COPLACE])
-    values = {"order": DECLARABLE["order"].write(order)}
+    """Managers own the order of what waits, or Coplace does; and what may pass what waits is drawn
+    by itself, so that no other draw moves."""
+    rng = Random(f"passing {world.clock.now_us}")
+    chosen = {
+        "order": world.rng.choice([QueueOrder.MANAGER, QueueOrder.MANAGER, QueueOrder.COPLACE]),
+        "discipline": rng.choice(
+            [QueueDiscipline.EASY, QueueDiscipline.EASY, QueueDiscipline.SLURM]
+        ),
+        "runtimes": rng.choice([Runtimes.REQUESTED, Runtimes.REQUESTED, Runtimes.PREDICTED]),
+        "passing_share": rng.choice([0.5, 1.0]),
+    }
+    values = {name: DECLARABLE[name].write(value) for name, value in chosen.items()}
     declared = declaration_of(values, [], "users know it", world.clock.now_us)
     publish(world, "policy", _sequence(world), policy_declared=declared)
 

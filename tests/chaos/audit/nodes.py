@@ -21,16 +21,22 @@ from tests.chaos.audit.evidence import Evidence, events_of
 
 def no_job_starts_on_a_drained_node(evidence: Evidence) -> Iterator[str]:
     """By operators' words, and by those of placement itself."""
-    own: dict[int, list[Event]] = {}
-    for event in events_of(evidence.world.log, evidence.world.codec, "placement.decisions"):
-        if isinstance(event.payload, NodesDrained):
-            own.setdefault(event.time_us, []).append(event)
-    words, declared = Words(), Declared()
+    own, words, declared = own_drains(evidence), Words(), Declared()
     for ended in evidence.ends_of_rounds(declared.learn, words.learn):
         words.set_back(ended.ended_at_us)
         for said in own.get(ended.ended_at_us, []):
             words.learn(said)
         yield from _misplaced(evidence, words, declared, ended)
+
+
+def own_drains(evidence: Evidence) -> dict[int, list[Event]]:
+    """What placement said itself of nodes that are drained, by the end of the round in which it
+    did."""
+    own: dict[int, list[Event]] = {}
+    for event in events_of(evidence.world.log, evidence.world.codec, "placement.decisions"):
+        if isinstance(event.payload, NodesDrained):
+            own.setdefault(event.time_us, []).append(event)
+    return own
 
 
 def _misplaced(

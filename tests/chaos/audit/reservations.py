@@ -22,7 +22,7 @@ def no_start_runs_into_reserved_nodes(evidence: Evidence) -> Iterator[str]:
     """Nor does a job of a reservation start elsewhere, before it, or so late that its limit ends
     behind it."""
     declared = Declared()
-    words = _Words(declared)
+    words = Reserved(declared)
     for ended in evidence.ends_of_rounds(declared.learn, words.learn):
         for name, cluster in declared.clusters.items():
             names = names_of(cluster)
@@ -34,7 +34,7 @@ def no_start_runs_into_reserved_nodes(evidence: Evidence) -> Iterator[str]:
 
 
 def _broken(
-    words: "_Words", decided: PlacementDecided, own: str, names: list[str]
+    words: "Reserved", decided: PlacementDecided, own: str, names: list[str]
 ) -> Iterator[str]:
     starts_us = decided.decided_at_us
     ends_us = starts_us + decided.walltime_s * 1e6 - 1  # of rounding
@@ -56,7 +56,7 @@ def _broken(
 
 
 @dataclass(slots=True)
-class _Words:
+class Reserved:
     """The newest word on each reservation, by cluster and name."""
 
     declared: Declared

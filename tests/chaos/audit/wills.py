@@ -137,7 +137,7 @@ def no_job_gets_again_what_it_was_refused(evidence: Evidence) -> Iterator[str]:
 
 
 @dataclass(slots=True)
-class _Managers:
+class Managers:
     """Until when the managers of each cluster promised to speak again: by the ends of rounds."""
 
     newest_us: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -175,7 +175,7 @@ class _Managers:
 
 def nothing_starts_where_the_manager_is_silent(evidence: Evidence) -> Iterator[str]:
     """Nor does a job of its own queue start anywhere."""
-    managers = _Managers()
+    managers = Managers()
     for ended in evidence.ends_of_rounds(managers.learn):
         now_s = ended.ended_at_us / 1e6
         managers.end_round(now_s)
