@@ -89,7 +89,7 @@ def prepare(slurm: AccountingSlurm) -> None:
 def keep(slurm: AccountingSlurm, folder: Path) -> None:
     """Keep what a Slurm and what is beside it noted, and its accounts."""
     folder.mkdir(parents=True)
-    for file in (*slurm.folder.glob("*.log"), slurm.folder / "ledger"):
+    for file in (*slurm.folder.glob("*.log"), slurm.folder / "journal"):
         shutil.copy(file, folder)
     options = ("--allusers", "--duplicates", "--allocations", "--starttime=now-1hour")
     columns = "--format=jobid,submit,eligible,start,end,suspended,alloccpus,nodelist,state,qos"

@@ -12,7 +12,7 @@ _NAMES: Final = (
     *("two\nlines", "tab\tx", "gr\udcf6\udcdfe", "na\udcefve\n" + "y" * 257, "gr öße"),
     *("\U0001f600", 'it\'s \\ "q" |x', "ü" * 200, "(null)", "%j;$(id)", "JobId=7 StartTime=0"),
 )
-# Those who come behind one of these wait for it.
+# Each job of this name waits for those before it.
 _SINGLE: Final = "single"
 _AFTER: Final = ("after", "afterany", "afterok", "afternotok")
 

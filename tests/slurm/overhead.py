@@ -25,7 +25,7 @@ from tests.support.slurm import LocalSlurm
 from tests.support.slurm_region import DEFAULTS, Region, connected
 
 _CALLS: Final = re.compile(r"^coplace_slurm_calls_total\{.*?\} (\S+)$", re.MULTILINE)
-_LEDGER: Final = "echo {place} $(date +%s.%N) >>{ledger}"
+_JOURNAL: Final = "echo {place} $(date +%s.%N) >>{journal}"
 _MINUTE_S: Final = 60.0
 _QUIET_S: Final = 40.0
 _MANY: Final = 500
@@ -84,13 +84,13 @@ def delays_s(
             for slurm, times_s in zip(slurms, submitted_s, strict=True):
                 place = len(times_s)
                 times_s.append(time.time())
-                _submit(slurm, _LEDGER.format(place=place, ledger=slurm.inside / "ledger"))
+                _submit(slurm, _JOURNAL.format(place=place, journal=slurm.inside / "journal"))
     return [_began(slurm, times_s) for slurm, times_s in zip(slurms, submitted_s, strict=True)]
 
 
 def _began(slurm: LocalSlurm, submitted_s: Sequence[float]) -> list[float]:
     deadline_s = time.monotonic() + _WITHIN_S
-    file = slurm.folder / "ledger"
+    file = slurm.folder / "journal"
     while len(rows := file.read_text().split("\n") if file.exists() else []) <= len(submitted_s):
         assert time.monotonic() < deadline_s, f"{len(rows)} of {len(submitted_s)} jobs started"
         time.sleep(0.5)

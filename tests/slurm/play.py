@@ -17,7 +17,7 @@ _LOOKS_EVERY_S: Final = 0.4
 _RUNS_S: Final = 2.0
 _TRIES: Final = 20
 _SCRIPT: Final = """\
-echo "{place} ${{SLURM_JOB_ID:-0}} $(date +%s.%N) ${{SLURM_ARRAY_TASK_ID:-0}}" >>{ledger}
+echo "{place} ${{SLURM_JOB_ID:-0}} $(date +%s.%N) ${{SLURM_ARRAY_TASK_ID:-0}}" >>{journal}
 sleep {lasts_s}; exit {exit_code}"""
 Release = Callable[[int], object]
 
@@ -64,7 +64,7 @@ class Play:
             return
         self.looks += 1
         self.jobs = found
-        self._name_by_ledger()
+        self._name_by_journal()
         free = rooms(self._slurm)
         self.watcher.note(found, free, self.places, self.eligible())
 
@@ -72,17 +72,17 @@ class Play:
         """When each of them could start, by what is known now."""
         return Eligible(self.lines, self.places, self.jobs, self.released_s)
 
-    def ledger(self) -> list[tuple[int, int, int, float]]:
+    def journal(self) -> list[tuple[int, int, int, float]]:
         """Return what the jobs wrote themselves as they began: the place, the number, the task, and
         the time, in seconds since 1970."""
-        file = self._slurm.folder / "ledger"
+        file = self._slurm.folder / "journal"
         rows = [line.split() for line in file.read_text().splitlines()] if file.exists() else []
         return [(int(row[0]), int(row[1]), int(row[3]), float(row[2])) for row in rows]
 
     def _submit(self, place: int, line: Line) -> None:
-        ledger = self._slurm.inside / "ledger"
+        journal = self._slurm.inside / "journal"
         script = _SCRIPT.format(
-            place=place, ledger=ledger, lasts_s=line.lasts_s, exit_code=line.exit_code
+            place=place, journal=journal, lasts_s=line.lasts_s, exit_code=line.exit_code
         )
         options = line.options(self.numbers)
         self._submitted_s[place] = time.monotonic()
@@ -111,10 +111,10 @@ class Play:
     def _name(self, place: int, number: int) -> None:
         self.numbers[place], self.places[number] = number, place
 
-    def _name_by_ledger(self) -> None:
+    def _name_by_journal(self) -> None:
         """Those that are submitted by hand say their number when they run."""
         if self._by_hand:
-            for place, number, _, _ in self.ledger():
+            for place, number, _, _ in self.journal():
                 if place not in self.numbers:
                     self._name(place, number)
 

@@ -38,7 +38,7 @@ NODES_OF: Final = {
     "both": frozenset({"a2", "a3", "b1", "b2"}),
 }
 FEATURES: Final = {"skylake": MODELS[0], "ib": MODELS[0], "rome": MODELS[1]}
-# Kept for those who ask for it.
+# Kept for jobs that ask for it.
 RESERVATION: Final = "kept"
 RESERVED: Final = frozenset({"a4"})
 # Of all jobs that say no other: MB a core.
@@ -70,5 +70,5 @@ def _with_licences() -> str:
 
 
 def reserve(slurm: LocalSlurm) -> None:
-    """Keep a node for those who ask for it."""
+    """Keep a node for jobs that ask for it."""
     slurm.say(*_RESERVE)

@@ -35,7 +35,7 @@ def test_an_idle_node_beside_a_job_that_fits_is_wasted() -> None:
     assert found.longest["node"] == "b1 beside 1_0: plain, None"
 
 
-def test_a_job_for_which_there_is_room_on_a_shared_node_is_passed_over() -> None:
+def test_a_job_that_fits_on_a_shared_node_is_passed_over() -> None:
     found = watched((shown(1), Line(0, "plain", ("big",), cores=2)), b1=_SOME)
     assert (found.longest_wasted_s, found.longest_passed_s > 0) == (0, True)
 

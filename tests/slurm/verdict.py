@@ -30,7 +30,7 @@ class Outcome:
     @property
     def runs(self) -> Counter[tuple[int, int]]:
         """How often a task of a line began, by what it wrote itself."""
-        return Counter((place, task) for place, _, task, _ in self._play.ledger())
+        return Counter((place, task) for place, _, task, _ in self._play.journal())
 
     @property
     def began(self) -> set[int]:

@@ -157,8 +157,8 @@ class Watcher:
     """What a Slurm shows over time: reasons, and how long nodes were idle beside jobs that wait.
 
     Two clocks run. A node is wasted while nothing runs on it and the same job, which is eligible,
-    could start there, alone or with others that are idle too. A job is passed over while there is
-    room for it on nodes, idle or not, that no job before it waits for.
+    could start there, alone or with others that are idle too. A job is passed over while it fits
+    on nodes, idle or not, that no job before it waits for.
     """
 
     def __init__(self, lines: Sequence[Line]) -> None:
@@ -248,7 +248,7 @@ def _wasted(
 def _passed(
     waiting: Sequence[tuple[ShownJob, Line]], rooms_now: Mapping[str, Room]
 ) -> Iterator[tuple[str, str]]:
-    """The jobs for which there is room that no job before them waits for."""
+    """The jobs that fit on nodes that no job before them waits for."""
     left = dict(rooms_now)
     for job, line in waiting:
         if len(_places(line, left)) >= max(line.nodes, 1):

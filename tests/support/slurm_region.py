@@ -180,7 +180,7 @@ class Region:
 
     def id_of(self, number: int) -> str:
         """Its id in Coplace."""
-        return f"north/alpha/{number}/{self.job(number).fields['submit_time']}"
+        return f"north/alpha/{number}/{self.job(number).submit_s}"
 
     def ask(self, *arguments: str) -> str:
         """What `coplace` answers."""
