@@ -1,12 +1,16 @@
 """Jobs by the number that their resource manager gave them, as its users know them."""
 
+import getpass
 import re
+from collections.abc import Sequence
 from typing import Final
 
+import grpc
 from coplace.v1.placement_service_pb2 import ListedJob, ListJobsRequest
 
 from cli.listing import listed_jobs
 from cli.why import OVER
+from coplace_client.calls import UnansweredError
 from coplace_client.errors import UnusableError
 
 # A number, such as 17, or a task of an array, such as 17_3.
@@ -25,13 +29,23 @@ def named(placement: str, said: str) -> str:
     number = _NUMBER.fullmatch(said)
     if number is None:
         return said
-    known, _ = listed_jobs(placement, ListJobsRequest(), _MOST_JOBS)
+    known = _known(placement)
     of = re.compile(rf"[^/]+/[^/]+/{number[1]}/\d+{number[2] or ''}")
     found = [job for job in known if of.fullmatch(job.job_id)]
     live = [job for job in found if job.standing not in OVER] or found
     if len(live) != 1:
         raise NoOneJobError(_problem(said, live))
     return live[0].job_id
+
+
+def _known(placement: str) -> Sequence[ListedJob]:
+    """All jobs, or those of the user where no others may be asked for."""
+    try:
+        return listed_jobs(placement, ListJobsRequest(), _MOST_JOBS)[0]
+    except UnansweredError as error:
+        if error.code is not grpc.StatusCode.PERMISSION_DENIED:
+            raise
+    return listed_jobs(placement, ListJobsRequest(user=getpass.getuser()), _MOST_JOBS)[0]
 
 
 def _problem(said: str, found: list[ListedJob]) -> str:

@@ -119,7 +119,7 @@ async def _connect(
         lambda: len(publisher.unknown_fields),
     )
     heartbeat = SlurmHeartbeat(region, own.site, name, clusters, own.speaks_every_s)
-    contact = Contact(region, own.heartbeat_file, lambda: reader.is_silent, own.speaks_every_s)
+    contact = Contact(region, own.heartbeat, lambda: reader.is_silent, own.speaks_every_s)
     looks = _Looks(slurm, publisher, heartbeat, contact, own)
     drains = {each: DrainPublisher(region, own.site, each, own.drains_every_s) for each in clusters}
 
@@ -249,7 +249,7 @@ class _Looks:
         self._heartbeat.beat()
         self._contact.look()
         if self._contact.is_there and any(job.is_lent for job in jobs):
-            with alone(self._own.heartbeat_file) as is_alone:
+            with alone(self._own.heartbeat) as is_alone:
                 if is_alone:
                     self._take_back([job for job in self._slurm.jobs() if job.is_lent])
 

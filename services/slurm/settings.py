@@ -30,9 +30,10 @@ class SlurmSettings(EnvironmentSettings):
         Path("/var/lib/coplace-slurm/ended"),
         description="Where jobcomp.lua keeps the runs that ended, until they are published",
     )
-    heartbeat_file: Path = Field(
-        Path("/var/lib/coplace-slurm/heartbeat"),
-        description="Its time is when Coplace last spoke: too long ago, jobs go back to Slurm",
+    heartbeat_file: Path | None = Field(
+        None,
+        description="Its time is when Coplace last spoke: too long ago, jobs go back to Slurm;"
+        " without it `heartbeat` beside the cursor",
     )
     account: str = Field("none", min_length=1, description="Of jobs without one")
     architecture: str = Field(
@@ -61,6 +62,11 @@ class SlurmSettings(EnvironmentSettings):
     declares_every_s: float = Field(
         60.0, ge=1, description="How often nodes and partitions are compared with the declaration"
     )
+
+    @property
+    def heartbeat(self) -> Path:
+        """Return the file whose time is when Coplace last spoke."""
+        return self.heartbeat_file or self.cursor_file.with_name("heartbeat")
 
 
 class SlurmClusterEntry(NodesEntry):

@@ -257,7 +257,7 @@ def test_the_tasks_of_an_array_are_jobs_of_their_own(region: Region) -> None:
 
 
 def test_users_see_in_squeue_why_a_job_waits_and_why_it_was_cancelled(region: Region) -> None:
-    """Debian's Slurm lets nobody set SystemComment: jobs without a comment have it there."""
+    """Slurm 22.05 lets nobody set SystemComment: jobs without a comment have the note there."""
     runs = region.slurm.submit("sleep 100", "--nodes=2", "--exclusive", "--time=5")
     region.until(partial(region.has_nodes, runs), "the start")
     asks = ("--nodes=2", "--exclusive", "--time=5")

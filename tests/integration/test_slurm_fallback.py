@@ -3,6 +3,7 @@ when Coplace speaks again. A loop is the timer; it has nothing of this project b
 that a site copies."""
 
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Final
 
 import pytest
@@ -31,6 +33,7 @@ PERIOD_S: Final = 2.0
 # Slurm's scheduler looks once a second, beside what the machine does.
 _MORE_S: Final = 10.0
 _WITHIN_S: Final = 30.0
+_CHAOS_S: Final = 90.0
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +87,14 @@ def silent_s(region: Region) -> float:
 
 
 @pytest.mark.parametrize(
-    "silent", ["process", "ingest", "placement", "watch", "process and ingest"]
+    "silent",
+    [
+        "process",
+        "ingest",
+        "process and ingest",
+        pytest.param("placement", marks=pytest.mark.thorough),
+        pytest.param("watch", marks=pytest.mark.thorough),
+    ],
 )
 def test_what_waits_starts_by_slurms_rules_in_silence_and_by_coplaces_behind_it(
     servers: LocalServers, region: Region, tmp_path: Path, silent: str
@@ -142,6 +152,49 @@ def test_what_waits_starts_by_slurms_rules_in_silence_and_by_coplaces_behind_it(
     assert counts == {str(each): 1 for each in (before, *fills, *waits)}
     for each in (held, later, behind, users):
         region.slurm.say("scancel", str(each))
+
+
+@pytest.mark.thorough
+def test_each_job_runs_once_however_often_coplace_falls_silent(
+    region: Region, tmp_path: Path
+) -> None:
+    """The process is killed or stopped for longer and shorter than the silence that starts jobs, at
+    moments drawn by a seed, while jobs come."""
+    ran, rng, numbers = tmp_path / "ran", Random(7), list[int]()
+    region.until(lambda: silent_s(region) < 3, "that Coplace speaks")
+    until_s = time.monotonic() + _CHAOS_S
+    while time.monotonic() < until_s:
+        for _ in range(rng.randint(1, 4)):
+            script = f'echo "$SLURM_JOB_ID" >> {ran}; sleep {rng.choice([0, 1, 3])}'
+            asks = rng.choice([["--ntasks=1"], ["--nodes=1", "--exclusive"], ["--array=1-2"]])
+            numbers.append(region.slurm.submit(script, "--time=5", *asks))
+        time.sleep(rng.uniform(2.0, 12.0))
+        if rng.random() < 0.5:
+            region.kill()
+            time.sleep(rng.uniform(0.0, 2 * AFTER_S))
+            speaks(region)
+        else:
+            region.between.send_signal(signal.SIGSTOP)
+            time.sleep(rng.uniform(0.0, 2 * AFTER_S))
+            region.between.send_signal(signal.SIGCONT)
+
+    def all_ended() -> bool:
+        mine = {*numbers}
+        shown = [job for job in region.jobs() if {job.job_id, job.array_number} & mine]
+        return all(job.state == "COMPLETED" for job in shown)
+
+    region.until(all_ended, "all ends")
+    shown = [job for job in region.jobs() if {job.job_id, job.array_number} & {*numbers}]
+    assert Counter(ran.read_text().split()) == {str(job.job_id): 1 for job in shown}
+    by_coplace = sum(job.word.grant > 0 for job in shown)
+    assert 0 < by_coplace < len(shown)
+    for job in shown:
+        if not job.array_number:
+            ends = partial(region.facts, JobFinished, region.id_of(job.job_id))
+            region.until(ends, "its end in Coplace")
+            # A process that was started anew sends it again: a copy.
+            assert {end.grant for end in ends()} == {job.word.grant}
+    print(f"{len(shown)} jobs ran once, {len(shown) - by_coplace} by Slurm's rules")
 
 
 def test_a_thousand_jobs_that_wait_are_given_back_soon_as_they_were_submitted(

@@ -2,12 +2,17 @@
 
 from collections.abc import Iterator
 
+import grpc
 import pytest
+from coplace.v1.placement_service_pb2 import ListJobsRequest
 
+from cli.listing import listed_jobs
+from cli.slurm import numbers
 from cli.slurm.numbers import NoOneJobError, named
 from shared.domain.eamc_policy import Policy
 from tests.unit.cli.command_line import coplace
 from tests.unit.cli.served import Served
+from tests.unit.services.slurm.region import unanswered
 from tests.unit.shared.placement.region import (
     T0_US,
     cancelled,
@@ -52,3 +57,20 @@ def test_of_several_each_is_named(address: str) -> None:
 def test_a_number_of_no_job_is_said_to_be_one(address: str) -> None:
     with pytest.raises(NoOneJobError, match="no job has the number 6"):
         named(address, "6")
+
+
+def test_a_user_who_may_ask_for_his_own_jobs_alone_finds_them(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def listed(placement: str, request: ListJobsRequest, most: int) -> object:
+        asked.append(request.user)
+        if not request.user:
+            raise unanswered(grpc.StatusCode.PERMISSION_DENIED, "ask for the jobs of user 'ada'")
+        return listed_jobs(placement, request, most)
+
+    monkeypatch.setattr(numbers, "listed_jobs", listed)
+    monkeypatch.setattr("getpass.getuser", lambda: "ada")
+    assert named(address, "4") == BEFORE
+    assert asked == ["", "ada"]

@@ -52,7 +52,7 @@ def test_the_timer_runs_the_copied_program_on_the_file_that_the_process_writes()
         assert service[name] == process[name]
     timer = unit("coplace-slurm-fallback.timer")["Timer"]
     assert (timer["OnBootSec"], timer["OnUnitActiveSec"]) == ("5min", "15s")
-    default = SlurmSettings.model_fields["heartbeat_file"].default
+    default = SlurmSettings.model_fields["cursor_file"].default.with_name("heartbeat")
     lines = (_FILES / "slurm.env").read_text().splitlines()
     assert f"COPLACE_SLURM_HEARTBEAT_FILE={default}" in lines
     assert "COPLACE_FALLBACK_AFTER_S=300" in lines
