@@ -15,7 +15,7 @@ from cli.slurm.catch_up import catch_up, reconcile
 from coplace_client.errors import UnusableError
 from services.slurm.adapters.commands import Slurm, SlurmError
 from services.slurm.model.fields_page import page
-from services.slurm.processor.checks import SetupPiece, of_config, of_nodes
+from services.slurm.processor.checks import SetupPiece, of_config, of_jobs, of_nodes
 from services.slurm.processor.giving_back import GivenBack, given_back
 from services.slurm.settings import shares_of
 
@@ -43,7 +43,7 @@ def check(
     slurm = Slurm()
     found = [
         *_tried("Slurm's configuration", lambda: of_config(slurm.config(), getpass.getuser())),
-        *_tried("squeue --json", lambda: [SetupPiece(f"squeue --json: {len(slurm.jobs())} jobs")]),
+        *_tried("squeue --json", lambda: of_jobs(slurm.config(), len(slurm.jobs()))),
         *_tried(f"nodes and {clusters}", lambda: of_nodes(slurm.nodes(), shares_of(clusters))),
         *_answering("ingest", ingest),
         *_answering("placement", placement),
