@@ -4,7 +4,12 @@ from typing import Any
 
 import pytest
 
+from services.slurm.model.facts import facts_of
+from services.slurm.model.fields import unknown_fields
 from services.slurm.model.forms import unknown_form, unreadable_jobs
+from services.slurm.model.jobs import SlurmJob
+from tests.unit.services.slurm.fields import JOB, RUNS
+from tests.unit.services.slurm.region import TERMS
 
 
 def written(plugin: dict[str, str], release: str = "26.05.5") -> dict[str, Any]:
@@ -41,3 +46,48 @@ def test_a_form_in_which_no_job_can_be_read_is_named_too() -> None:
     assert unreadable_jobs({}).startswith(
         "Slurm of an unknown release writes JSON of no known form"
     )
+
+
+# As the documented forms of 25.05 to 26.05 have them.
+STRUCTS = frozenset(
+    {
+        *("array_job_id", "array_task_id", "cpus", "end_time", "het_job_id", "het_job_offset"),
+        *("node_count", "start_time", "submit_time", "time_limit", "max_nodes", "tasks"),
+        *("memory_per_cpu", "threads_per_core", "priority"),
+    }
+)
+
+
+def documented(fields: dict[str, Any]) -> dict[str, Any]:
+    """A job in that form, from that of 22.05."""
+    found = dict(fields)
+    for name in STRUCTS & fields.keys():
+        value = fields[name]
+        found[name] = {"set": value is not None, "infinite": False, "number": value or 0}
+    shared = fields["shared"]
+    return {
+        **found,
+        "job_state": [fields["job_state"]],
+        "shared": [shared] if shared else [],
+        "step_id": {"job_id": 17, "sluid": "s0"},
+        "submit_line": "sbatch x",
+        "licenses_allocated": "",
+        "segment_size": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"shared": "none", "time_limit": None},
+        {"array_job_id": 17, "array_task_id": 3, "tasks": 2, "cpus": 2},
+        {**RUNS, "job_state": "COMPLETED"},
+        {"features": "a|b", "memory_per_cpu": 512, "threads_per_core": 1, "max_nodes": 1},
+    ],
+)
+def test_a_job_in_the_form_of_26_05_gives_the_facts_of_22_05(changes: dict[str, Any]) -> None:
+    fields = {**JOB, "shared": None, **changes}
+    old, new = SlurmJob(fields), SlurmJob(documented(fields))
+    assert facts_of(new, TERMS).told == facts_of(old, TERMS).told
+    assert not unknown_fields(new)
