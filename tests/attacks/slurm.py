@@ -24,7 +24,14 @@ import grpc
 import structlog
 from coplace.v1.control_pb2 import DeadLetter
 from coplace.v1.ingest_service_pb2 import Envelope
-from coplace.v1.jobs_pb2 import JobFinished, JobStarted, JobSubmitted
+from coplace.v1.jobs_pb2 import (
+    JobFinished,
+    JobHeld,
+    JobPrioritized,
+    JobReleased,
+    JobStarted,
+    JobSubmitted,
+)
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 from coplace.v1.placement_service_pb2 import (
     ListedJob,
@@ -65,6 +72,10 @@ from shared.streams.stages.unit import EventTimeLimit
 _T_S: Final = 1_795_600_000
 _NOW_S: Final = _T_S + 7_200.0
 _MAX_BYTES: Final = 1_048_576
+_PUBLISHED: Final = (
+    *(JobSubmitted, JobStarted, JobFinished),
+    *(JobHeld, JobReleased, JobPrioritized),
+)
 _SITE: Final = Site("north", "none", "gold-6254", "alpha")
 _TOPICS: Final = Topics()
 _CODEC: Final = Codec(_TOPICS)
@@ -430,7 +441,7 @@ def _check_told(course: Course, taken: Sequence[Any], kept: set[int]) -> None:
         number = payload.job_id.split("/")[2]
         if number.isdecimal():
             kept.discard(int(number))
-        assert isinstance(payload, JobSubmitted | JobStarted | JobFinished)
+        assert isinstance(payload, _PUBLISHED)
     course.require(not kept, f"jobs {kept} were not published")
 
 
