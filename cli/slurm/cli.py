@@ -24,7 +24,14 @@ from services.slurm.adapters.giving_back import (
     shown_jobs,
 )
 from services.slurm.model.fields_page import page
-from services.slurm.processor.checks import TIMER, SetupPiece, of_config, of_nodes, of_silence
+from services.slurm.processor.checks import (
+    TIMER,
+    SetupPiece,
+    of_config,
+    of_jobs,
+    of_nodes,
+    of_silence,
+)
 from services.slurm.settings import shares_of
 
 app = typer.Typer(
@@ -57,7 +64,7 @@ def check(
     slurm = Slurm()
     found = [
         *_tried("Slurm's configuration", lambda: of_config(slurm.config(), getpass.getuser())),
-        *_tried("squeue --json", lambda: [SetupPiece(f"squeue --json: {len(slurm.jobs())} jobs")]),
+        *_tried("squeue --json", lambda: of_jobs(slurm.config(), len(slurm.jobs()))),
         *_tried(f"nodes and {clusters}", lambda: of_nodes(slurm.nodes(), shares_of(clusters))),
         *of_silence(_silent_s(heartbeat), _timer_state()),
         *_answering("ingest", ingest),

@@ -232,8 +232,9 @@ class _Looks:
 
     async def run(self) -> None:
         """Look, until cancelled."""
+        problem = ""
         while True:
-            await _tried(self._look)
+            problem = await _tried(self._look, problem)
             is_busy = time.monotonic() < self._busy_until_s
             pause_s = self._own.looks_every_s if is_busy else self._own.idle_looks_every_s
             await asyncio.sleep(max(pause_s, self._answered_in_s / _MOST_OF_TIME))
@@ -277,17 +278,23 @@ class _Looks:
 
 
 async def _every(period_s: float, act: Callable[[], object]) -> None:
+    problem = ""
     while True:
-        await _tried(act)
+        problem = await _tried(act, problem)
         await asyncio.sleep(period_s)
 
 
-async def _tried(act: Callable[[], object]) -> None:
-    """Do it; what fails is tried at the next time, and keeps nothing else from being done."""
+async def _tried(act: Callable[[], object], before: str) -> str:
+    """Do it; what fails is tried at the next time, and keeps nothing else from being done. Return
+    what the problem is, which is noted where it was another one `before`."""
     try:
         await asyncio.to_thread(act)
     except Exception as error:  # noqa: BLE001 no answer of Slurm's is a reason to end
-        log.warning("tried again", problem=shown_error(error))
+        problem = shown_error(error)
+        if problem != before:
+            log.warning("tried again", problem=problem)
+        return problem
+    return ""
 
 
 def main() -> None:

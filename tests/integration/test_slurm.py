@@ -1,10 +1,12 @@
 """Debian's Slurm, whose jobs a real ingest and placement start on real Kafka."""
 
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import pytest
@@ -61,7 +63,10 @@ def test_a_job_starts_where_and_at_the_clock_that_is_decided_and_its_end_is_repo
     try:
         region.until(lambda: "has ended" in region.ask("why", job_id), "its end in placement")
     except AssertionError:
-        print("DEBUG", region.ask("why", job_id)); print(finished); print(region.ask("jobs")); print([str(f)[:300] for k in (JobSubmitted,) for f in region.facts(k, job_id)])
+        print("DEBUG", region.ask("why", job_id))
+        print(finished)
+        print(region.ask("jobs"))
+        print([str(f)[:300] for k in (JobSubmitted,) for f in region.facts(k, job_id)])
         raise
     assert region.job(number).state == "COMPLETED"
 
@@ -206,7 +211,10 @@ def test_what_lies_between_may_be_killed_at_any_moment(region: Region) -> None:
     try:
         region.until(lambda: "has ended" in region.ask("why", job_id), "its end in placement")
     except AssertionError:
-        print("DEBUG", region.ask("why", job_id)); print(finished); print(region.ask("jobs")); print([str(f)[:300] for k in (JobSubmitted,) for f in region.facts(k, job_id)])
+        print("DEBUG", region.ask("why", job_id))
+        print(finished)
+        print(region.ask("jobs"))
+        print([str(f)[:300] for k in (JobSubmitted,) for f in region.facts(k, job_id)])
         raise
 
 
@@ -245,6 +253,46 @@ def test_a_job_begins_when_it_was_submitted_to_and_one_behind_an_array_when_that
     assert finished.started_at_us - finished.submitted_at_us >= 12_000_000
     tasks = [job for job in Slurm().jobs() if job.fields["array_job_id"] == array]
     assert {job.state for job in tasks} == {"COMPLETED"}
+
+
+# Of the user nobody: root may release what waits for Coplace.
+AS_USER: Final = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+
+
+@pytest.fixture
+def readable(region: Region) -> Iterator[Path]:
+    """The slurm.conf where every user can read it."""
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(shutil.copy(region.slurm.folder / "slurm.conf", folder))
+
+
+def test_what_a_user_changes_on_a_job_that_waits_reaches_coplace(
+    region: Region, readable: Path
+) -> None:
+    def say(*command: str) -> str:
+        return region.slurm.say(*AS_USER, "env", f"SLURM_CONF={readable}", *command)
+
+    where = ("--parsable", "--output=/dev/null", "--chdir=/", "--wrap=true")
+    number = say("sbatch", *where, "--begin=now+1hour", "--time=5")
+    job_id = region.id_of(int(number))
+
+    def why(words: str) -> None:
+        region.until(lambda: words in region.ask("why", job_id), words)
+
+    why("begin not before")
+    say("scontrol", "hold", number)
+    why("held by its user")
+    say("scontrol", "release", number)
+    why("begin not before")
+    say("scontrol", "update", f"JobId={number}", "TimeLimit=3")
+    why("changed in Slurm: time_limit. Change it back")
+    region.slurm.say("scontrol", "update", f"JobId={number}", "TimeLimit=5")
+    why("begin not before")
+    region.slurm.say("scontrol", "update", f"JobId={number}", "Partition=big")
+    why("changed in Slurm: partition")
+    assert region.job(int(number)).is_held
+    say("scancel", number)
 
 
 def test_the_tasks_of_an_array_are_jobs_of_their_own(region: Region) -> None:

@@ -7,13 +7,17 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+import structlog
+
 from coplace_client.errors import UnusableError
 from services.slurm.model.declared import records_of
+from services.slurm.model.forms import NEWEST_FORM, unknown_form, unreadable_jobs
 from services.slurm.model.jobs import SlurmJob
 from services.slurm.processor.orders import Release
 from shared.slurm.grant_answer import GrantAnswer
 
 _WITHIN_S: Final = 60.0
+_JSON: Final = "--json"
 _NEEDED: Final = "this needs Slurm 22.05 or newer, with its JSON plugin (docs/how-to/slurm.md)"
 _MOST_SAID: Final = 400
 _SETTING: Final = re.compile(r"^(\w+)\s*=[ \t]*(.*?)[ \t]*$", re.MULTILINE)
@@ -33,6 +37,9 @@ _LATER: Final = (
     *("standby mode", "in transition", "try again", "temporarily unavailable", "not responding"),
     *("ommunication", "Protocol authentication", "Not primary controller", "ermission denied"),
 )
+
+
+log = structlog.get_logger(__name__)
 
 
 class SlurmError(UnusableError):
@@ -64,6 +71,7 @@ class Slurm:
         self._running: set[subprocess.Popen[str]] = set()
         self._is_stopped = False
         self._sinfo_has_groups = False
+        self._option = _JSON
 
     def stop(self) -> None:
         """End the commands that run, and start no more: one that waits for a Slurm that is away
@@ -111,7 +119,10 @@ class Slurm:
             if number and _UNKNOWN in error.words:
                 return []
             raise
-        return [SlurmJob(fields) for fields in _objects(shown, "jobs")]
+        found = [SlurmJob(fields) for fields in _objects(shown, "jobs")]
+        if found and "meta" in shown and not any(job.is_readable for job in found):
+            raise SlurmError(unreadable_jobs(shown))
+        return found
 
     def release(self, job: str, release: Release) -> None:
         """Start a held job as soon as its nodes are free. Slurm shall not requeue it by itself:
@@ -176,6 +187,22 @@ class Slurm:
             raise SlurmRefusedError(str(error), error.words) from None
 
     def _json(self, *command: str) -> Mapping[str, Any]:
+        """What a command writes as JSON, in a form that is known: releases from 24.05 on write
+        older ones where they are asked to."""
+        found = self._written(*(each if each != _JSON else self._option for each in command))
+        unknown = unknown_form(found)
+        if not unknown or self._option != _JSON:
+            return found
+        log.warning("unknown JSON of Slurm", problem=f"{unknown}. An older form is asked for")
+        older = f"{_JSON}=v{NEWEST_FORM}"
+        try:
+            found = self._written(*(each if each != _JSON else older for each in command))
+        except SlurmError:
+            raise SlurmError(unknown) from None
+        self._option = older
+        return found
+
+    def _written(self, *command: str) -> Mapping[str, Any]:
         said = self._said(*command)
         try:
             found = json.loads(said, strict=False)

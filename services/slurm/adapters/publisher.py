@@ -13,6 +13,7 @@ from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import JobSubmitted
 
 from coplace_client.facts import fact
+from services.slurm.adapters.ends import PublishedEnds
 from services.slurm.adapters.region import AskedRegion
 from services.slurm.adapters.runs import RunsSeen
 from services.slurm.adapters.sending import send
@@ -57,7 +58,7 @@ class SlurmPublisher:
         self._region, self._terms, self._site = region, terms, terms.site
         self._runs = runs or RunsSeen()
         self._sent: set[str] = set()
-        self._changes = WaitingChanges(terms.site.name)
+        self._changes, self._ends = WaitingChanges(terms.site.name), PublishedEnds()
         self._waiting: dict[str, SlurmJob] = {}
         # Jobs whose submission was published: what is said of a run that is over holds one too.
         self._submitted: set[str] = set()
@@ -126,6 +127,7 @@ class SlurmPublisher:
         self._changes.held_by_user |= self._runs.held_by_user
         before, self._noted, self._aside = self._noted, {}, set()
         self._arrays_shown, self._waiting, self.held_because = set(), {}, {}
+        self._ends.give_up()
         beside = ShownJobs(shown, self._site)
         known = {
             event.id: event
@@ -140,6 +142,7 @@ class SlurmPublisher:
         fresh += self._changes.events(self._waiting, now_us())
         self._send(fresh, before)
         self._changes.confirm()
+        self._ends.confirm()
         # Slurm forgets jobs that ended, and so does this.
         self._sent = set(known)
         self._submitted = {event.job_submitted.job_id for event in known.values()} - {""}
@@ -171,6 +174,9 @@ class SlurmPublisher:
     def _facts(
         self, job: SlurmJob, beside: ShownJobs, before: Mapping[str, str]
     ) -> Sequence[Envelope]:
+        if (over := self._ends.of(job)) is not None:
+            self._arrays_shown.add(over.array_id)
+            return over.events
         latest_us = now_us() + _AHEAD_US
         try:
             if not job.is_placed:
@@ -193,16 +199,21 @@ class SlurmPublisher:
             self._note(f"job {job.job_id}:", f"held. {held_because}", before)
             self.held_because[job.job_id] = held_because
         self._note_waiting(told[0].job_submitted.job_id, job)
-        return told[1:] if self._is_of_known_array(job, told[0].job_submitted) else told
+        array_id, is_known = self._array_of(job, told[0].job_submitted)
+        facts = told[1:] if is_known else told
+        self._ends.note(job, facts, array_id)
+        return facts
 
-    def _is_of_known_array(self, job: SlurmJob, submitted: JobSubmitted) -> bool:
-        """Return whether the submission of a task is that of its array."""
+    def _array_of(self, job: SlurmJob, submitted: JobSubmitted) -> tuple[str, bool]:
+        """Return the id of the array that a job is or is of, and whether its submission is that of
+        the array."""
         named = as_task(submitted.job_id) if job.is_task else None
         array_id = named[0] if named else submitted.job_id
         self._arrays_shown.add(array_id)
         if job.is_array:
             self._arrays.add(array_id)
-        return named is not None and (array_id in self._arrays or job.word.grant > 0)
+        is_known = array_id in self._arrays or job.word.grant > 0
+        return array_id, named is not None and is_known
 
     def _with_terms(
         self, job: SlurmJob, beside: ShownJobs, told: Sequence[Envelope]

@@ -93,6 +93,12 @@ class SlurmJob:
         return str(state[0] if isinstance(state, list) and state else state)
 
     @property
+    def is_readable(self) -> bool:
+        """Return whether it says which job it is, since when, and its state, as known releases
+        do."""
+        return bool(self.job_id and self.submit_s) and self.state.isupper()
+
+    @property
     def is_pending(self) -> bool:
         """Return whether it waits, and has nothing of any node."""
         return self.state not in _HOLDS_NODES and self.state not in OUTCOMES

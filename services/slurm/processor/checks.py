@@ -14,8 +14,12 @@ from services.slurm.model.select_rules import SelectRules
 
 _DAY_S: Final = 86_400
 _LEAST_AGE_S: Final = 3_600
+# MaxJobCount where nobody says another one.
+_DEFAULT_JOBS: Final = 10_000
 _BF_INTERVAL: Final = re.compile(r"\bbf_interval=(\d{1,6})")
 _MOST_INTERVAL_S: Final = 5
+# Of MaxJobCount: beyond this it may be reached within a day.
+_MOST_FULL: Final = 0.5
 _HOW_TO: Final = "docs/how-to/slurm.md"
 # It speaks every 30 s, and is asked again until it does.
 _MOST_SILENT_S: Final = 90.0
@@ -59,6 +63,7 @@ def of_config(config: Mapping[str, str], user: str) -> Iterator[SetupPiece]:
         f"stopped for longer ({_HOW_TO})"
     )
     yield SetupPiece(f"JobCompType={completion}, MinJobAge={age_s}", "" if keeps_ends else advice)
+    yield from _of_job_count(config, age_s)
     parameters = config.get("SchedulerParameters", "")
     interval = _BF_INTERVAL.search(parameters)
     is_short = interval is not None and int(interval[1]) <= _MOST_INTERVAL_S
@@ -82,6 +87,26 @@ def of_silence(silent_s: float | None, timer: str) -> Iterator[SetupPiece]:
     yield SetupPiece(f"Coplace spoke {spoke}", "" if speaks else advice)
     advice = f"enable it: while Coplace is silent no job starts ({_HOW_TO})"
     yield SetupPiece(f"{TIMER} is {timer}", "" if timer == "active" else advice)
+
+
+def _of_job_count(config: Mapping[str, str], age_s: int) -> Iterator[SetupPiece]:
+    """Jobs that ended are kept for so long, and count."""
+    said = config.get("MaxJobCount", "")
+    is_few = said.isdecimal() and int(said) <= _DEFAULT_JOBS and age_s >= _LEAST_AGE_S
+    advice = f"set MaxJobCount above {_DEFAULT_JOBS}: jobs that ended count for {age_s} s"
+    yield SetupPiece(f"MaxJobCount={said}", advice if is_few else "")
+
+
+def of_jobs(config: Mapping[str, str], jobs: int) -> Iterator[SetupPiece]:
+    """Yield whether Slurm takes more jobs, of which it shows so many: those that ended count."""
+    said = config.get("MaxJobCount", "")
+    most = int(said) if said.isdecimal() else 0
+    advice = (
+        f"raise MaxJobCount above the jobs of a day and those that wait, or lower MinJobAge: Slurm "
+        f"takes no job beyond it ({_HOW_TO})"
+    )
+    is_near = most and jobs > most * _MOST_FULL
+    yield SetupPiece(f"squeue --json: {jobs} jobs of MaxJobCount={said}", advice if is_near else "")
 
 
 def of_nodes(

@@ -72,7 +72,7 @@ def test_what_is_missing_is_said_and_the_rest_is_well(commands: Commands, tmp_pa
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
     assert "ok       cluster alpha: 1 nodes of 36 cores" in lines
-    assert "ok       squeue --json: 0 jobs" in lines
+    assert "ok       squeue --json: 0 jobs of MaxJobCount=" in lines
     missing = [line.split()[1].rstrip(":") for line in lines if line.startswith("MISSING")]
     assert "JobSubmitPlugins=(null)" in missing
     assert "watch" in missing

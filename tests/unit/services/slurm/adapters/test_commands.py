@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from services.slurm.adapters.commands import Slurm, SlurmBusyError, SlurmError, SlurmRefusedError
 from services.slurm.processor.orders import Release
@@ -54,6 +55,55 @@ def test_a_job_is_asked_for_by_its_number_and_none_where_slurm_does_not_know_it(
     write(commands, "squeue", b"slurm_load_jobs error: Invalid job id specified", 1)
     assert Slurm().jobs(17) == []
     with pytest.raises(SlurmError):
+        Slurm().jobs()
+
+
+# A newer release, which writes older forms where it is asked to.
+NEWER = """\
+#!/bin/sh
+case "$*" in
+*--json=v0.0.45) form=v0.0.45;;
+*--json=*) echo "unknown" >&2; exit 1;;
+*) form=v0.0.47;;
+esac
+echo "$*" >> {folder}/asked
+cat <<END
+{{"meta": {{"plugin": {{"data_parser": "data_parser/$form"}}, "slurm": {{"release": "27.05.1"}}}},
+ "jobs": [{{"job_id": 7, "job_state": ["PENDING"], "submit_time": {{"set": true, "number": 9}}}}]}}
+END
+"""
+
+
+def test_of_a_newer_slurm_an_older_form_is_asked_for_and_that_is_noted_once(commands: Path) -> None:
+    (commands / "squeue").write_text(NEWER.format(folder=commands))
+    (commands / "squeue").chmod(0o755)
+    slurm = Slurm()
+    with capture_logs() as logs:
+        assert [[job.job_id for job in slurm.jobs()] for _ in range(2)] == [[7], [7]]
+    [noted] = logs
+    assert noted["problem"].startswith(
+        "Slurm 27.05.1 writes data_parser/v0.0.47, and Coplace knows "
+    )
+    asked = (commands / "asked").read_text().splitlines()
+    older = "--json=v0.0.45"
+    assert [line.rpartition(" ")[2] for line in asked] == ["--json", older, older]
+
+
+def test_a_newer_slurm_that_writes_no_older_form_is_named_with_what_to_do(commands: Path) -> None:
+    (commands / "squeue").write_text(NEWER.format(folder=commands).replace("0.0.45)", "0.0.44)"))
+    (commands / "squeue").chmod(0o755)
+    with pytest.raises(
+        SlurmError, match=r"^Slurm 27\.05\.1 writes data_parser/v0\.0\.47, and.*insta"
+    ):
+        Slurm().jobs()
+
+
+def test_jobs_none_of_which_can_be_read_are_an_error_that_names_the_release(commands: Path) -> None:
+    form = '{"plugin": {"data_parser": "data_parser/v0.0.45"}, "slurm": {"release": "26.05.5"}}'
+    write(commands, "squeue", f'{{"meta": {form}, "jobs": [{{"job_id": "7"}}]}}'.encode())
+    with pytest.raises(
+        SlurmError, match=r"^Slurm 26\.05\.5 writes data_parser/v0\.0\.45, in which"
+    ):
         Slurm().jobs()
 
 

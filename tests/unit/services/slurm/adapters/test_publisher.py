@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+from unittest.mock import patch
 
 import grpc
 import pytest
@@ -10,7 +11,9 @@ from coplace.v1.ingest_service_pb2 import Envelope
 from structlog.testing import capture_logs
 
 from coplace_client.calls import UnansweredError
+from services.slurm.adapters import publisher as publisher_module
 from services.slurm.adapters.publisher import ShownState, SlurmPublisher
+from services.slurm.model.facts import facts_of
 from services.slurm.model.jobs import SlurmJob
 from tests.unit.services.slurm.fields import JOB, RUNS, SUBMIT_S
 from tests.unit.services.slurm.region import TERMS, PlayedRegion, unanswered
@@ -216,3 +219,27 @@ def test_an_order_that_was_not_taken_is_published_again() -> None:
     region.is_away = False
     publisher.tell([SlurmJob(held)])
     assert [event.WhichOneof("payload") for event in region.told] == ["job_submitted", "job_held"]
+
+
+def test_a_job_that_ended_and_was_published_is_not_made_anew() -> None:
+    region, made = Away(), []
+    publisher = SlurmPublisher(region, TERMS)
+
+    def counted(job: SlurmJob, *more: Any) -> Any:
+        made.append(job.job_id)
+        return facts_of(job, *more)
+
+    ended = {**JOB, **RUNS, "job_state": "COMPLETED"}
+    with patch.object(publisher_module, "facts_of", counted):
+        region.is_away = True
+        with pytest.raises(UnansweredError):
+            publisher.tell([SlurmJob(ended)])
+        region.is_away = False
+        for _ in range(3):
+            publisher.tell([SlurmJob(ended), SlurmJob({**JOB, "job_id": 18})])
+        publisher.tell([])
+        publisher.tell([SlurmJob(ended)])
+    assert made == [17, 17, 18, 18, 18, 17]
+    payloads = [event.WhichOneof("payload") for event in region.told]
+    whole = ["job_submitted", "job_finished"]
+    assert payloads == [*whole, "job_submitted", *whole]

@@ -3,7 +3,7 @@
 import pytest
 
 from services.slurm.model.clusters import ClusterShare, NodeHardware
-from services.slurm.processor.checks import of_config, of_nodes, of_silence
+from services.slurm.processor.checks import of_config, of_jobs, of_nodes, of_silence
 from tests.unit.services.slurm.fields import NODE
 
 GOOD = {
@@ -11,6 +11,7 @@ GOOD = {
     "JobSubmitPlugins": "lua",
     "TaskProlog": "/etc/slurm/task_prolog.sh",
     "MinJobAge": "86400 sec",
+    "MaxJobCount": "100000",
     "SchedulerParameters": "batch_sched_delay=0,bf_interval=2",
     "SlurmUser": "slurm(64030)",
     "SelectType": "select/cons_tres",
@@ -37,6 +38,7 @@ def test_slurm_that_keeps_ends_in_files_may_forget_them_soon() -> None:
         ({"TaskProlog": "(null)"}, "slurm", "set TaskProlog"),
         ({"MinJobAge": "300 sec"}, "slurm", "set JobCompType=jobcomp/lua, or MinJobAge=86400"),
         ({"SchedulerParameters": "(null)"}, "slurm", "add bf_interval=1"),
+        ({"MaxJobCount": "10000"}, "slurm", "set MaxJobCount above 10000: jobs that ended count"),
         ({}, "ada", "run the process as slurm or root"),
     ],
 )
@@ -71,3 +73,11 @@ def test_nodes_that_are_of_no_cluster_or_unlike_are_named() -> None:
     assert len(found) == 3
     assert "gold has nodes of 36, 64 cores" in found[0]
     assert "1 nodes of no cluster: name them in the file of clusters" in found[2]
+
+
+@pytest.mark.parametrize(("jobs", "is_good"), [(0, True), (50_000, True), (50_001, False)])
+def test_more_jobs_than_half_of_what_slurm_takes_are_named(jobs: int, is_good: bool) -> None:
+    [piece] = of_jobs(GOOD, jobs)
+    assert piece.is_good is is_good
+    assert f"{jobs} jobs of MaxJobCount=100000" in str(piece)
+    assert [each.is_good for each in of_jobs({}, jobs)] == [True]
