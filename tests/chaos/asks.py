@@ -38,8 +38,6 @@ _KEEPING_OUT: Final = (
     *("begin_at_us", "deadline_at_us", "depends_on", "reservation", "memory_gib"),
 )
 
-_SHORT: Final = 0.2
-
 
 def ask(world: "World", submitted: JobSubmitted) -> None:
     """Draw some of all that."""
@@ -51,17 +49,6 @@ def ask(world: "World", submitted: JobSubmitted) -> None:
     _count(rng, submitted)
     if submitted.array and rng.random() < 0.4:
         _follow_tasks(world, submitted)
-    _shorten(submitted)
-
-
-def _shorten(submitted: JobSubmitted) -> None:
-    """Some want a node for a moment and nothing else, so that they pass whoever waits: drawn by
-    itself, so that no other draw moves."""
-    rng = Random(f"short {submitted.job_id}")
-    if rng.random() < _SHORT:
-        for name in (*_KEEPING_OUT, *_OF_PARTS, "parts", "array", "array_at_most", "licences"):
-            submitted.ClearField(name)
-        submitted.nodes, submitted.walltime_s = 1, rng.choice([1.0, 5.0, 30.0])
 
 
 def _follow_tasks(world: "World", submitted: JobSubmitted) -> None:

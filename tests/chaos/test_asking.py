@@ -28,10 +28,10 @@ _SOONEST: Final = {
     "nobody_orders_anew": 10,
     "nothing_is_kept_for_others": 2,
     "what_is_refused_is_granted_again": 2,
-    "silence_is_forgotten_by_a_restart": 3,
-    "silence_is_not_heard": 3,
+    "silence_is_forgotten_by_a_restart": 6,
+    "silence_is_not_heard": 6,
     "the_home_of_a_job_is_not_asked": 21,
-    "nothing_passes_who_waits_first": 39,
+    "nothing_passes_who_waits_first": 45,
     "the_first_start_of_a_pass_is_forgotten": 45,
 }
 

@@ -148,7 +148,8 @@ class Checks:
         plan = self._with(now_s, waiting, entry)
         require(not _starts(plan), f"{waiting} starts in a second pass")
         less = _relaxed(plan, entry, waiting.cluster)
-        if less is None or (waiting.shape.parts and less.nodes < entry.nodes):
+        scheduler = _backfilling(plan.schedulers[waiting.cluster])
+        if less is None or (less.nodes < entry.nodes and _is_gang(scheduler, entry)):
             return  # parts of a gang ask for no less than they are
         require(less != entry._replace(others=()), f"{waiting}: what is named is no constraint")
         starts = _starts(self._with(now_s, waiting, less))
@@ -171,6 +172,13 @@ class Checks:
         entry = self.placement.layers.decide.waiting_jobs.entry(tracked, waiting.cluster)
         assert entry is not None
         return entry
+
+
+def _is_gang(scheduler: object, entry: Entry) -> bool:
+    """Whether the scheduler places parts: also such as are whole nodes, in places of their own."""
+    if not isinstance(scheduler, ConsumableScheduler):
+        return False
+    return bool(scheduler.kinds[entry.kind].shape.parts)
 
 
 def _relaxed(plan: Dispatch, entry: Entry, cluster: str) -> Entry | None:
