@@ -24,11 +24,12 @@ _MINUTE_S: Final = 60
 GIVEN_BACK: Final = "coplace given back"
 # As deploy/slurm/job_submit.lua has it.
 _HELD_BY_USER: Final = "coplace held by its user"
-# Why Slurm does not start a job on the nodes that it was released on, though they are free.
+# Why Slurm does not start a job on the nodes that it was released on, though they are free. It says
+# ReqNodeNotAvail of nodes that are busy too.
 _NEVER_THERE: Final = frozenset(
     {
         *("BadConstraints", "PartitionNodeLimit", "PartitionTimeLimit", "PartitionDown"),
-        *("PartitionInactive", "ReqNodeNotAvail", "NodeDown", "InvalidAccount", "InvalidQOS"),
+        *("PartitionInactive", "InvalidAccount", "InvalidQOS"),
         *("Constraints", "Reservation", "ReservationDeleted", "AccountNotAllowed"),
     }
 )
