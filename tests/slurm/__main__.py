@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import cycle
 from pathlib import Path
@@ -109,6 +109,7 @@ class Kills:
             *((name, partial(slurm.kill, name)) for name in _DAEMONS),
         ]
         self._turn = cycle(kills)
+        self._slurm = slurm
         self._next_s = time.monotonic() + _KILL_EVERY_S
 
     def __call__(self) -> None:
@@ -116,8 +117,15 @@ class Kills:
         if time.monotonic() >= self._next_s:
             name, kill = next(self._turn)
             print(f"kill {name}", flush=True)
+            self._resume()
             kill()
             self._next_s = time.monotonic() + _KILL_EVERY_S
+
+    def _resume(self) -> None:
+        """As an operator would: Slurm drains a node to which it sent a job again after a kill."""
+        for node in self._slurm.names:
+            with suppress(AssertionError, subprocess.TimeoutExpired):  # it is not drained
+                self._slurm.say("scontrol", "update", f"NodeName={node}", "State=RESUME")
 
     def _again(self, region: Region) -> None:
         region.kill()

@@ -29,11 +29,12 @@ _HELD_BY_USER: Final = "coplace held by its user"
 NOTED: Final = "coplace: "
 _LET_IN: Final = "let in by its user"
 _COMMENTS: Final = ("comment", "admin_comment")
-# Why Slurm does not start a job on the nodes that it was released on, though they are free.
+# Why Slurm does not start a job on the nodes that it was released on, though they are free. It says
+# ReqNodeNotAvail of nodes that are busy too.
 _NEVER_THERE: Final = frozenset(
     {
         *("BadConstraints", "PartitionNodeLimit", "PartitionTimeLimit", "PartitionDown"),
-        *("PartitionInactive", "ReqNodeNotAvail", "NodeDown", "InvalidAccount", "InvalidQOS"),
+        *("PartitionInactive", "InvalidAccount", "InvalidQOS"),
         *("Constraints", "Reservation", "ReservationDeleted", "AccountNotAllowed"),
     }
 )
