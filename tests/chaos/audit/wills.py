@@ -27,6 +27,7 @@ from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 from shared.catalogue.event import Event
 from shared.domain.hostlist import expand
 from shared.placement.state.announcements import SOURCE
+from shared.scheduling.windows import late_start_s
 from tests.chaos.audit.evidence import Evidence, events_of, is_hostile
 from tests.chaos.audit.holders import Holders
 from tests.chaos.managers import node_names_of
@@ -101,8 +102,10 @@ class _Refused:
             ):
                 self.change(told.cluster)
                 if isinstance(told, ReservationDeclared):
+                    # Soon after its begin too, since the clocks of resource managers differ.
+                    late_us = round(late_start_s(told.from_us / 1e6, told.until_us / 1e6) * 1e6)
                     turns_us = self.turns_us.setdefault(told.cluster, set())
-                    turns_us.update((told.from_us, told.until_us))
+                    turns_us.update((told.from_us, (told.from_us + late_us) // 2, told.until_us))
 
     def turn(self, ended_us: int) -> None:
         """Reservations begin and end by the end of a round."""
