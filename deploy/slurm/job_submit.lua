@@ -14,6 +14,8 @@ local slurm_user = own_user()
 
 -- What its user holds has this in its comment, which its user may write.
 local held = "coplace held by its user"
+-- In the administrator's comment of a job that Slurm starts by its own rules.
+local given_back = "coplace given back"
 
 local function with_mark(comment)
    comment = comment or ""
@@ -47,17 +49,22 @@ function slurm_job_modify(job, existing, partitions, user)
    -- Slurm starts heterogeneous jobs itself: their users let them in.
    local het_job = existing.het_job_id
    local is_part = het_job ~= nil and het_job ~= 0 and het_job ~= slurm.NO_VAL
-   local comment = job.comment or existing.comment or ""
-   local is_held = comment:find(held, 1, true) ~= nil
+   local before = existing.comment or ""
+   local comment = job.comment or before
+   local is_held = before:find(held, 1, true) ~= nil or comment:find(held, 1, true) ~= nil
+   local is_slurms = is_part or (existing.admin_comment or ""):find(given_back, 1, true) ~= nil
    if job.priority == 0 and not is_operator then
       job.comment = with_mark(comment)
    elseif is_release and is_held then
-      job.comment = without_mark(comment)
-      if not is_part then
+      job.comment = without_mark(with_mark(comment))
+      if not is_slurms and not is_operator then
          -- It waits for Coplace as before.
          job.priority = slurm.NO_VAL
       end
-   elseif is_release and existing.priority == 0 and not is_operator and not is_part then
+   elseif is_operator and job.comment ~= nil and is_held then
+      -- A note may come a moment after a hold.
+      job.comment = with_mark(comment)
+   elseif is_release and existing.priority == 0 and not is_operator and not is_slurms then
       slurm.log_user("Coplace decides when this job starts: coplace why, coplace release")
       return slurm.ERROR
    end

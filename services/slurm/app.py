@@ -153,7 +153,8 @@ async def _connect(
         tasks.create_task(_every(own.idle_looks_every_s, note_reasons))
         tasks.create_task(_every(own.nodes_every_s, tell_nodes))
         tasks.create_task(_every(own.declares_every_s, declare))
-        tasks.create_task(reader.run(Tries(Obedience(slurm, region, site, notes)).obey))
+        obedience = Obedience(slurm, region, site, notes, publisher.held_at_us)
+        tasks.create_task(reader.run(Tries(obedience).obey))
 
 
 class _Until:

@@ -77,6 +77,8 @@ class _Declared(NamedTuple):
 _KNOWN: Final[dict[int, _Declared]] = {}
 _MOST_KNOWN: Final = 256
 _MOST_ASKED: Final = 4096
+# Each may have as many bits as the cluster has nodes, once a partition.
+_MOST_PLACES: Final = 1024
 
 
 def node_set(indices: Iterable[int]) -> NodeBits:
@@ -206,7 +208,7 @@ def where_on(
     known = _declared(cluster).places
     found = known.get(asked)
     if found is None:
-        if len(known) >= _MOST_ASKED:
+        if len(known) >= _MOST_PLACES:
             known.clear()
         found = known[asked] = _places(asked, cluster)
     return found

@@ -281,6 +281,39 @@ def test_what_a_user_changes_on_a_job_that_waits_reaches_coplace(
     say("scancel", number)
 
 
+def test_what_a_user_holds_stays_his_until_he_lets_it_in_in_slurm_or_in_coplace(
+    region: Region, readable: Path
+) -> None:
+    def say(*command: str) -> str:
+        return region.slurm.say(*AS_USER, "env", f"SLURM_CONF={readable}", *command)
+
+    where = ("--parsable", "--output=/dev/null", "--chdir=/", "--time=5", "--wrap=true")
+    noted, held, given_back = (
+        int(say("sbatch", *where, option)) for option in ("--hold", "--hold", "--begin=now+1hour")
+    )
+    ids = {number: region.id_of(number) for number in (noted, held, given_back)}
+
+    def is_held(number: int) -> bool:
+        return "held by its user" in region.ask("why", ids[number])
+
+    def has_ended(number: int) -> bool:  # that user may not read the prolog
+        return region.job(number).state in {"COMPLETED", "FAILED"}
+
+    for number in (noted, held):
+        region.until(partial(is_held, number), "its hold")
+    region.slurm.say("scontrol", "update", f"JobId={noted}", "Comment=coplace: a note")
+    assert region.job(noted).fields["comment"] == "coplace: a note coplace held by its user"
+    say("scontrol", "release", str(noted))
+    time.sleep(6)
+    region.ask("release", ids[held])
+    for change in ("StartTime=now", "AdminComment=coplace given back"):
+        region.slurm.say("scontrol", "update", f"JobId={given_back}", change)
+    say("scontrol", "hold", str(given_back))
+    say("scontrol", "release", str(given_back))
+    for number in (noted, held, given_back):
+        region.until(partial(has_ended, number), "its end")
+
+
 def test_the_tasks_of_an_array_are_jobs_of_their_own(region: Region) -> None:
     number = region.slurm.submit("sleep 1", "--array=1-2", "--time=5")
     tasks = [job for job in Slurm().jobs() if job.fields["array_job_id"] == number]

@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -75,9 +75,17 @@ def _numbers_of(job: SlurmJob) -> set[int]:
 class Obedience:
     """Carries decisions out; what Slurm keeps of them lets each be carried out again."""
 
-    def __init__(self, slurm: Slurm, region: AskedRegion, site: Site, notes: JobNotes) -> None:
+    def __init__(
+        self,
+        slurm: Slurm,
+        region: AskedRegion,
+        site: Site,
+        notes: JobNotes,
+        held_at_us: Callable[[str], int] = lambda _: 0,
+    ) -> None:
+        """`held_at_us` says when it was published that the user of a job holds it; 0: never."""
         self._slurm, self._region, self._site = slurm, region, site
-        self._notes = notes
+        self._notes, self._held_at_us = notes, held_at_us
         self._looks = _LooksForDecisions(slurm)
 
     def obey(self, decision: PlacementDecided) -> list[Order]:
@@ -85,7 +93,7 @@ class Obedience:
         good is refused in Slurm's words. Raises SlurmError and UnansweredError: then it is to be
         done again."""
         job = self._job(decision.job_id)
-        found = orders(decision, job, now_us())
+        found = orders(decision, job, now_us(), self._held_at_us(decision.job_id))
         try:
             return self._all_carried_out(found, decision, job)
         except SlurmRefusedError as error:

@@ -22,7 +22,7 @@ from services.slurm.model.facts import SlurmTerms, facts_of
 from services.slurm.model.fields import unknown_fields, why_not_followed
 from services.slurm.model.jobs import SlurmJob
 from services.slurm.model.shapes import NodeShapes
-from services.slurm.model.start_terms import ShownJobs, release
+from services.slurm.model.start_terms import MARK, ShownJobs, release
 from shared.domain.array_tasks import as_task
 from shared.domain.printable import printable
 from shared.process.clock import now_us
@@ -93,6 +93,10 @@ class SlurmPublisher:
         site = replace(self._site, clusters=ClusterMap.of_declared(declared))
         self._site, self._terms = site, replace(self._terms, site=site, shapes=NodeShapes(nodes))
 
+    def held_at_us(self, job_id: str) -> int:
+        """Return when it was published that the user of a job holds it; 0: it was not."""
+        return self._changes.held_at_us(job_id)
+
     @property
     def site(self) -> Site:
         """Return whose jobs they are, on the clusters as they are declared."""
@@ -125,6 +129,7 @@ class SlurmPublisher:
         ended = self._runs.ended(shown)
         self._kept_out |= self._runs.kept_out
         self._changes.held_by_user |= self._runs.held_by_user
+        self._changes.held_changed |= self._runs.held_changed
         before, self._noted, self._aside = self._noted, {}, set()
         self._arrays_shown, self._waiting, self.held_because = set(), {}, {}
         self._ends.give_up()
@@ -224,10 +229,10 @@ class SlurmPublisher:
             return told
         submitted = told[0].job_submitted
         beside.put_terms(job, submitted)
+        if submitted.held_because.startswith(MARK):
+            self._kept_out.add(submitted.job_id)
         if job.is_held_by_user:
             return told
-        if submitted.held_because:
-            self._kept_out.add(submitted.job_id)
         if submitted.job_id in self._kept_out and beside.is_met(job, time.time()):
             return [*told, release(submitted, self._site)]
         return told

@@ -7,6 +7,7 @@ from typing import Final, Protocol
 import grpc
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_service_pb2 import (
+    JOB_STANDING_HELD,
     JOB_STANDING_RESERVED,
     JOB_STANDING_WAITING,
     ListClustersRequest,
@@ -30,7 +31,7 @@ from shared.clients.listing import pages_of_jobs
 _WITHIN_S: Final = 30.0
 _MOST_JOBS: Final = 1_000_000
 _A_PAGE: Final = 200
-_WAITING: Final = (JOB_STANDING_WAITING, JOB_STANDING_RESERVED)
+_WAITING: Final = (JOB_STANDING_WAITING, JOB_STANDING_RESERVED, JOB_STANDING_HELD)
 
 
 class AskedRegion(Protocol):

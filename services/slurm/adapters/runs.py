@@ -16,7 +16,7 @@ from coplace.v1.placement_service_pb2 import (
 
 from coplace_client.errors import RejectedError
 from services.slurm.adapters.region import AskedRegion
-from services.slurm.model.changes import HELD_BY_USER
+from services.slurm.model.changes import CHANGED, HELD_BY_USER
 from services.slurm.model.jobs import SlurmJob
 from services.slurm.model.start_terms import MARK
 from shared.slurm.facts import Site, identify
@@ -49,6 +49,8 @@ class RunsSeen:
         self.kept_out: frozenset[str] = frozenset()
         # Jobs that a process before held for their users.
         self.held_by_user: frozenset[str] = frozenset()
+        # Jobs that a process before held for what was changed of them in Slurm.
+        self.held_changed: frozenset[str] = frozenset()
 
     @classmethod
     def beside(cls, region: AskedRegion, site: Site, clusters: Iterable[str]) -> "RunsSeen":
@@ -84,6 +86,7 @@ class RunsSeen:
         known = list(self._listed()) if by_stem else []
         self.kept_out = frozenset(job.job_id for job in known if _KEPT_OUT in job.reason)
         self.held_by_user = frozenset(job.job_id for job in known if HELD_BY_USER in job.reason)
+        self.held_changed = frozenset(job.job_id for job in known if CHANGED in job.reason)
         for listed in known:
             stem, submit_s = _stem_and_submit_s(listed.job_id)
             job = by_stem.get(stem)

@@ -17,6 +17,9 @@ _OF_ONE: Final = frozenset(
         grpc.StatusCode.RESOURCE_EXHAUSTED,
     }
 )
+_DENIED: Final = grpc.StatusCode.PERMISSION_DENIED
+# Smaller ones are taken by every ingest.
+_LARGE_BYTES: Final = 262_144
 
 
 def send(region: AskedRegion, events: Sequence[Envelope]) -> Mapping[int, str]:
@@ -32,12 +35,22 @@ def send(region: AskedRegion, events: Sequence[Envelope]) -> Mapping[int, str]:
 
 def _one_by_one(region: AskedRegion, events: Sequence[Envelope]) -> Mapping[int, str]:
     refused: dict[int, str] = {}
+    denied: UnansweredError | None = None
     for at, event in enumerate(events):
         try:
             found = region.publish_all([event])
         except UnansweredError as error:
-            if error.code not in _OF_ONE:
+            if error.code not in _OF_ONE or _is_busy(error, event):
                 raise
+            denied = error if error.code is _DENIED else denied
             found = {0: str(error)}
         refused.update((at, why) for why in found.values())
+    if denied is not None and 1 < len(events) == len(refused):
+        raise denied  # that is who asks, and no fault of theirs
     return refused
+
+
+def _is_busy(error: UnansweredError, event: Envelope) -> bool:
+    """Return whether ingest has no room for a call now, and the event is not too large for it."""
+    is_full = error.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    return is_full and event.ByteSize() < _LARGE_BYTES

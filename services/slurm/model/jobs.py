@@ -161,6 +161,16 @@ class SlurmJob:
         return GrantAnswer.parse(text(self.fields.get("admin_comment"))).sizes
 
     @property
+    def least_nodes(self) -> int:
+        """Return on how many nodes it runs at least, as its user asked; 0: nobody said."""
+        return int(self.sizes.split("-")[0]) if self.sizes else self.asked("node_count")
+
+    @property
+    def most_nodes(self) -> int:
+        """Return on how many nodes it runs at most, as its user asked; 0: nobody said."""
+        return int(self.sizes.split("-")[1]) if self.sizes else self.asked("max_nodes")
+
+    @property
     def was_released(self) -> bool:
         """Return whether it was released before, on nodes of a decision that Slurm has kept."""
         return GrantAnswer.parse(text(self.fields.get("admin_comment"))).grant > 0
@@ -233,7 +243,8 @@ class SlurmJob:
     def has_own_comment(self) -> bool:
         """Return whether its user wrote a comment, which nobody else writes over."""
         said = text(self.fields.get("comment"))
-        return said not in ("", _LET_IN) and not said.startswith(NOTED)
+        is_note = said.startswith(NOTED) and not self.is_held_by_user
+        return said not in ("", _LET_IN) and not is_note
 
     @property
     def is_held_by_user(self) -> bool:
@@ -361,7 +372,8 @@ class SlurmJob:
         of, given = self.fields, {name: number(self.fields.get(name)) for name in _NUMBERS}
         has_run = bool(of.get("nodes"))
         limit_min = self._asked_limit_min if self.is_pending else given["time_limit"]
-        nodes = (given["node_count"] or 1) if has_run or self.is_pending else 0
+        shown = self.least_nodes if self.is_pending else given["node_count"]
+        nodes = (shown or 1) if has_run or self.is_pending else 0
         began_s = max(given["start_time"] or 0, given["resize_time"] or 0)
         return Message(
             {

@@ -38,8 +38,9 @@ def asked_units(job: SlurmJob, most: NodeShape, *, by_core: bool) -> AskedUnits:
     asked = Tres.parse(text(job.fields.get("tres_req_str")))
     cpus = job.asked("cpus") or asked.cpus or 1
     # Slurm estimates the nodes of a job by its tasks, of which those that overcommit share CPUs.
-    nodes = max(1, asked.nodes, min(job.asked("node_count"), cpus))
-    most_nodes = job.asked("max_nodes") or max(cpus, _most_of_a_thing(job))
+    shown = 0 if job.sizes else asked.nodes
+    nodes = max(1, shown, min(job.least_nodes, cpus))
+    most_nodes = job.most_nodes or max(cpus, _most_of_a_thing(job))
     while True:
         found = _each(job, asked, nodes, cpus, most.threads if by_core else 1)
         fits = found.cpus <= most.cpus and all(

@@ -15,6 +15,9 @@ from shared.slurm.grant_answer import GrantAnswer
 _MINUTE_S: Final = 60
 _GONE: Final = "Slurm does not have the job any more"
 _GIVEN_BACK: Final = "it was given back to Slurm"
+_HELD: Final = "held by its user in Slurm"
+# A decision so soon after a hold was published may not know of it.
+_NOT_KNOWN_US: Final = 5_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +123,16 @@ class Refuse:
 Order = Release | Hold | Explain | Cancel | Suspend | Resume | Requeue | Done | Decline | Refuse
 
 
-def orders(decision: PlacementDecided, job: SlurmJob | None, now_us: int) -> list[Order]:
+def orders(
+    decision: PlacementDecided, job: SlurmJob | None, now_us: int, held_at_us: int = 0
+) -> list[Order]:
     """Return the orders for a decision on a job of this cluster, which Slurm shows as `job` (None:
-    not any more). Again for the same decision, they have no further effect."""
+    not any more). Again for the same decision, they have no further effect. Where its user holds
+    it, `held_at_us` is when that was published; 0: it was not."""
     match decision.verdict:
         case placement_pb2.VERDICT_START:
+            if job is not None and _crosses_a_hold(decision, job, held_at_us):
+                return [Decline(_HELD)]
             return _start(decision, job, now_us)
         case placement_pb2.VERDICT_WITHDRAWN:
             return _withdraw(decision, job)
@@ -133,6 +141,13 @@ def orders(decision: PlacementDecided, job: SlurmJob | None, now_us: int) -> lis
         case placement_pb2.VERDICT_ACTION:
             return _act(decision, job)
     return []
+
+
+def _crosses_a_hold(decision: PlacementDecided, job: SlurmJob, held_at_us: int) -> bool:
+    """Return whether a start was decided before the hold of its user was known; one that was
+    decided later follows a release in Coplace."""
+    is_later = 0 < held_at_us < decision.decided_at_us - _NOT_KNOWN_US
+    return job.is_pending and job.is_held_by_user and not is_later
 
 
 def _start(decision: PlacementDecided, job: SlurmJob | None, now_us: int) -> list[Order]:

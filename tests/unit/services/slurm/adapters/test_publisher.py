@@ -34,7 +34,7 @@ class Refusing(PlayedRegion):
 
     def publish_all(self, events: Sequence[Envelope]) -> Mapping[int, str]:
         if any("/18/" in event.id for event in events):
-            raise unanswered(grpc.StatusCode.RESOURCE_EXHAUSTED, "big")
+            raise unanswered(grpc.StatusCode.INVALID_ARGUMENT, "big")
         return super().publish_all(events)
 
 

@@ -64,3 +64,30 @@ def test_what_a_process_before_held_for_its_user_is_let_in_by_him_and_not_held_a
         changes.held_by_user = frozenset({"j"})
         events = looks(shown, changes=changes)
         assert [event.WhichOneof("payload") for event in events] == payloads
+
+
+def test_what_a_return_to_slurm_restored_is_no_change_and_later_ones_are() -> None:
+    word = "coplace grant=1 started freq_ghz=2 submit=1 sizes=1-0"
+    released = {"admin_comment": word, "max_nodes": 2, "required_nodes": "n[1-2]"}
+    back = {"admin_comment": "coplace given back in silence", "max_nodes": 100_000}
+    taken = {"admin_comment": "", "max_nodes": 100_000}
+    assert kinds({"max_nodes": 0}, released, back, taken, taken) == []
+    assert kinds({"max_nodes": 0}, released, back, taken, {**taken, "time_limit": 9}) == [
+        "job_held"
+    ]
+
+
+def test_what_a_process_before_held_for_a_change_is_let_in_by_nothing_that_slurm_shows() -> None:
+    changes = WaitingChanges("north")
+    changes.held_changed = frozenset({"j"})
+    assert looks({"time_limit": 9}, {"time_limit": 5}, changes=changes) == []
+    [held] = looks(HELD, changes=changes)
+    assert held.job_held.reason.startswith("held by its user")
+
+
+def test_it_is_known_since_when_a_user_holds_a_job_or_its_array() -> None:
+    changes = WaitingChanges("north")
+    looks({}, HELD, HELD, changes=changes)
+    assert [changes.held_at_us(job_id) for job_id in ("j", "j_3", "k")] == [2, 2, 0]
+    looks({}, changes=changes)
+    assert changes.held_at_us("j") == 0

@@ -142,6 +142,15 @@ def test_an_action_that_slurm_refuses_is_refused() -> None:
     assert orders_of_refused(suspend, RUNNING, "disabled") == [Refuse("disabled")]
 
 
+def test_a_start_that_crosses_a_user_s_hold_is_declined_and_one_that_follows_it_is_made() -> None:
+    held, decision = SlurmJob({**JOB, "comment": "coplace held by its user"}), start()
+    decision.decided_at_us = 20_000_000
+    for held_at_us in (0, 19_000_000, 21_000_000):
+        assert orders(decision, held, NOW_US, held_at_us) == [Decline("held by its user in Slurm")]
+    [release] = orders(decision, held, NOW_US, 1_000_000)
+    assert isinstance(release, Release)
+
+
 def test_other_verdicts_ask_for_nothing() -> None:
     assert orders(PlacementDecided(verdict=VERDICT_QUEUED), PENDING, NOW_US) == []
 
