@@ -32,6 +32,7 @@ from coplace_client.facts import job_fact
 from shared.catalogue.contents.check import check_contents
 from shared.catalogue.contents.compiled import YEAR_2000_US
 from shared.domain.array_tasks import task_id
+from shared.domain.folding import fold
 from shared.domain.hostlist import expand
 from shared.domain.job import job_id
 from shared.domain.printable import printable
@@ -122,7 +123,8 @@ def _facts(
     outcome = _outcome(message)
     if outcome is not None:
         finished = _finished(message, submitted, outcome, site, latest_us)
-        number = _number(*_known_grant(finished.grant), *_known_pause(message, finished), *known)
+        more = (*_known_pause(message, finished), *_known_failed(finished))
+        number = _number(*_known_grant(finished.grant), *more, *known)
         return first, [job_fact(site.name, finished, number, finished.ended_at_us)]
     if _state(message) in _BACK_IN_QUEUE:
         return first, []
@@ -170,6 +172,13 @@ def _known_grant(grant: int) -> tuple[str, ...]:
 
 def _known_pause(message: Message, finished: JobFinished) -> tuple[str, ...]:
     return (f"suspended-{message.number('suspended')}s",) if finished.intervals else ()
+
+
+def _known_failed(finished: JobFinished) -> tuple[str, ...]:
+    """Which node failed of several not every way says."""
+    if len(finished.failed_nodes) == 0 or finished.nodes <= 1:
+        return ()
+    return (f"failed-{','.join(fold(finished.failed_nodes))}",)
 
 
 def _submitted_us(message: Message) -> int:

@@ -60,7 +60,7 @@ def test_a_job_starts_where_and_at_the_clock_that_is_decided_and_its_end_is_repo
     assert (started.grant, finished.grant, finished.freq_ghz) == (1, 1, 3.1)
     assert finished.app_id == f"na\ufffdve_{'x' * 300}"[:256]
     assert 1 <= (finished.ended_at_us - finished.started_at_us) / 1e6 < 30
-    region.until(lambda: "has ended" in region.ask("why", job_id), "its end in placement")
+    region.until_said("has ended", "why", job_id)
     assert region.job(number).state == "COMPLETED"
 
 
@@ -201,7 +201,7 @@ def test_what_lies_between_may_be_killed_at_any_moment(region: Region) -> None:
     region.until(partial(region.facts, JobFinished, job_id), "its end in Coplace")
     [finished] = region.facts(JobFinished, job_id)
     assert finished.grant == 1
-    region.until(lambda: "has ended" in region.ask("why", job_id), "its end in placement")
+    region.until_said("has ended", "why", job_id)
 
 
 def test_a_job_waits_for_another_one_and_holds_up_nobody(region: Region) -> None:

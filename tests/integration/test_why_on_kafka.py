@@ -191,7 +191,7 @@ def test_the_program_of_the_how_to_prints_where_a_job_waits_and_when_it_starts(
 def test_an_unknown_job_ends_the_command_with_what_to_do(region: Region) -> None:
     answer = region.why("4711")
     assert answer.exit_code == 1
-    assert "'4711' is not known" in answer.stderr
+    assert "no job has the number 4711" in answer.stderr
 
 
 def test_when_the_one_that_decides_is_killed_another_answers(region: Region) -> None:

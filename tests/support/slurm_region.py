@@ -195,6 +195,13 @@ class Region:
         result = self._asked("release", self.id_of(number))
         assert result.exit_code == 0, result.output
 
+    def until_said(self, words: str, *command: str) -> None:
+        """Wait until a command says these words."""
+        deadline_s = time.monotonic() + _WITHIN_S
+        while words not in (said := self.ask(*command)):
+            assert time.monotonic() < deadline_s, f"{words} is not in {said}"
+            time.sleep(0.2)
+
     def until(self, holds: Callable[[], object], what: str) -> None:
         """Wait until something holds."""
         deadline_s = time.monotonic() + _WITHIN_S

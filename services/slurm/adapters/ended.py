@@ -3,7 +3,6 @@ published."""
 
 import json
 import pwd
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,7 +21,6 @@ from shared.slurm.message import Message
 from shared.streams.stages.unit import EventTimeLimit
 
 _AT_ONCE: Final = 100
-_SQUEUE_FIRST_S: Final = 60.0
 _AHEAD_US: Final = EventTimeLimit.from_wall_clock().ahead_us
 # What cannot be used stays for whoever looks.
 _REFUSED: Final = "refused"
@@ -39,10 +37,7 @@ class EndedRuns:
 
     def publish(self) -> None:
         """Publish all that is kept now. Raises UnansweredError: the rest stays."""
-        now_s = time.time()
-        kept = [file for file in sorted(self._folder.glob("*.json")) if _is_due(file, now_s)]
-        for first in range(0, len(kept), _AT_ONCE):
-            files = kept[first : first + _AT_ONCE]
+        while files := sorted(self._folder.glob("*.json"))[:_AT_ONCE]:
             told = [(file, event) for file in files for event in self._facts(file)]
             for at, why in send(self._region, [event for _, event in told]).items():
                 file, event = told[at]
@@ -67,16 +62,6 @@ class EndedRuns:
         with suppress(FileNotFoundError):  # of two facts of one file each was refused
             file.rename(kept / file.name)
         log.warning("set aside", file=str(kept / file.name), problem=printable(why, 1_000))
-
-
-def _is_due(file: Path, now_s: float) -> bool:
-    """Return whether a run is published now. Which node failed of several `squeue` alone says: it
-    comes first where it can."""
-    try:
-        is_old = now_s - file.stat().st_mtime > _SQUEUE_FIRST_S
-        return is_old or b'"NODE_FAIL"' not in file.read_bytes()
-    except FileNotFoundError:
-        return False
 
 
 def _named(fields: dict[str, Any]) -> dict[str, Any]:

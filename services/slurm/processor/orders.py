@@ -17,7 +17,7 @@ _GONE: Final = "Slurm does not have the job any more"
 _GIVEN_BACK: Final = "it was given back to Slurm"
 _HELD: Final = "held by its user in Slurm"
 # A decision so soon after a hold was published may not know of it.
-_NOT_KNOWN_US: Final = 5_000_000
+_NOT_KNOWN_US: Final = 3_000_000
 
 
 @dataclass(frozen=True, slots=True)

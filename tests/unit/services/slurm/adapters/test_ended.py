@@ -1,7 +1,6 @@
 """Runs that ended are published from their files, whatever is in these."""
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -93,17 +92,6 @@ def test_a_user_whom_slurm_has_no_name_of_is_the_one_of_the_number(
     region = PlayedRegion()
     ended(tmp_path, region).publish()
     assert region.told[0].job_submitted.user == name
-
-
-def test_which_node_failed_of_several_squeue_may_say_first(tmp_path: Path) -> None:
-    region = PlayedRegion()
-    file = kept(tmp_path, 9, state="NODE_FAIL")
-    kept(tmp_path, 10)
-    ended(tmp_path, region).publish()
-    assert (len(region.told), file.exists()) == (2, True)
-    os.utime(file, (1, 1))
-    ended(tmp_path, region).publish()
-    assert (len(region.told), file.exists()) == (4, False)
 
 
 def test_no_folder_is_nothing_to_publish(tmp_path: Path) -> None:
