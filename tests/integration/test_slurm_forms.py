@@ -2,7 +2,7 @@
 are the same, and all their fields are in the table."""
 
 import json
-import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +16,7 @@ from services.slurm.model.forms import unknown_form
 from services.slurm.model.jobs import SlurmJob
 from services.slurm.model.select_rules import SelectRules
 from tests.support.slurm import LocalSlurm
+from tests.support.snippets import REPOSITORY
 from tests.unit.services.slurm.region import TERMS
 
 FORMS: Final = ("v0.0.40", "v0.0.41", "v0.0.42")
@@ -31,13 +32,15 @@ KINDS: Final = (
     "--partition=all --exclude=n1 --hold",
 )
 
+# That Slurm is built from packages of another Debian.
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[LocalSlurm]:
-    home = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-    root = home / "coplace" / "slurm-24.11" / "root"
-    if not (root.parent / "made-with-accounts").exists():
-        pytest.skip("no Slurm 24.11 on this machine: deploy/build-slurm.sh")
+    script = REPOSITORY / "deploy" / "build-slurm.sh"
+    built = subprocess.run([script], stdout=subprocess.PIPE, text=True, check=True)
+    root = Path(built.stdout.strip())
     with TemporaryDirectory(dir=root / "tmp") as name:
         folder = Path(name)
         folder.chmod(0o755)
