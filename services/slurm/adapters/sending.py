@@ -51,6 +51,6 @@ def _one_by_one(region: AskedRegion, events: Sequence[Envelope]) -> Mapping[int,
 
 
 def _is_busy(error: UnansweredError, event: Envelope) -> bool:
-    """Return whether ingest has no room for a call now, and the event is not too large for it."""
+    """Return whether ingest takes no call now, and the event is not too large for it."""
     is_full = error.code is grpc.StatusCode.RESOURCE_EXHAUSTED
     return is_full and event.ByteSize() < _LARGE_BYTES

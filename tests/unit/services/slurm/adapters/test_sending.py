@@ -1,4 +1,4 @@
-"""What ingest refuses of a call is told apart from what it has no room or no right for now."""
+"""An event that ingest refuses keeps no other back; a door that is shut for all refuses none."""
 
 from collections.abc import Mapping, Sequence
 
