@@ -17,9 +17,9 @@ from services.slurm.adapters.cursor import CursorFile
 from services.slurm.adapters.decisions import DecisionsInHand
 from services.slurm.adapters.declared import DeclaredBySlurm
 from services.slurm.adapters.drains import DrainPublisher
-from services.slurm.adapters.ended import EndedRuns
 from services.slurm.adapters.giving_back import alone
 from services.slurm.adapters.heartbeat import SlurmHeartbeat
+from services.slurm.adapters.kept_runs import EndedRuns
 from services.slurm.adapters.meter import SlurmMeter
 from services.slurm.adapters.notes import JobNotes
 from services.slurm.adapters.obedience import Obedience

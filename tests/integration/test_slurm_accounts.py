@@ -13,7 +13,7 @@ import pytest
 from deploy.local.servers import LocalServers
 from services.slurm.adapters.accounts import ended_runs
 from services.slurm.adapters.commands import Slurm
-from services.slurm.adapters.ended import EndedRuns
+from services.slurm.adapters.kept_runs import EndedRuns
 from services.slurm.model.facts import SlurmTerms, facts_of
 from shared.slurm.facts import Site, envelopes, identify
 from tests.support.accounts_region import AccountsRegion, of_core_time

@@ -34,7 +34,6 @@ from shared.domain.array_tasks import as_task, parse_tasks
 from shared.domain.printable import printable
 from shared.process.clock import now_us
 from shared.slurm.facts import Site, identify
-from shared.slurm.grant_answer import GrantAnswer
 
 # A start is decided on what a look shows, whoever else changes the job at that moment.
 _LOOK_LASTS_S: Final = 1.0
@@ -171,11 +170,6 @@ class Obedience:
             return False
         self._slurm.leave(job.name_in_slurm, job.answered(order.word))
         return True
-
-
-def _about(job: SlurmJob, word: GrantAnswer) -> GrantAnswer:
-    """Return a word with what its job was before it was released."""
-    return word._replace(submit_s=job.submit_s, wanted=job.wanted, sizes=job.sizes)
 
 
 def _waiting_task(job_id: str, shown: Iterable[SlurmJob], site: Site) -> SlurmJob | None:

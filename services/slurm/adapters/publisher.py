@@ -13,10 +13,10 @@ from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import JobSubmitted
 
 from coplace_client.facts import fact
-from services.slurm.adapters.ends import PublishedEnds
+from services.slurm.adapters.published_ends import PublishedEnds
 from services.slurm.adapters.region import AskedRegion
 from services.slurm.adapters.runs import RunsSeen
-from services.slurm.adapters.sending import send
+from services.slurm.adapters.sending import latest_us, send
 from services.slurm.model.changes import WaitingChanges
 from services.slurm.model.facts import SlurmTerms, facts_of
 from services.slurm.model.fields import unknown_fields, why_not_followed
@@ -28,10 +28,8 @@ from shared.domain.printable import printable
 from shared.process.clock import now_us
 from shared.slurm.clusters import ClusterMap
 from shared.slurm.facts import Site
-from shared.streams.stages.unit import EventTimeLimit
 
 _RESTART: Final = "not declared: restart this process when the cluster is idle"
-_AHEAD_US: Final = EventTimeLimit.from_wall_clock().ahead_us
 
 log = structlog.get_logger(__name__)
 
@@ -182,13 +180,12 @@ class SlurmPublisher:
         if (over := self._ends.of(job)) is not None:
             self._arrays_shown.add(over.array_id)
             return over.events
-        latest_us = now_us() + _AHEAD_US
         try:
             if not job.is_placed:
                 return ()
             if job.is_pending:
                 self._note_unknown_fields(job)
-            found = facts_of(job, self._terms, latest_us)
+            found = facts_of(job, self._terms, latest_us())
             told = self._with_terms(job, beside, found.told)
             for event in told:
                 event.SerializeToString()

@@ -8,6 +8,8 @@ from coplace.v1.ingest_service_pb2 import Envelope
 
 from coplace_client.calls import UnansweredError
 from services.slurm.adapters.region import AskedRegion
+from shared.process.clock import now_us
+from shared.streams.stages.unit import EventTimeLimit
 
 # What one event can cause for a whole call: alone it is refused, and the others are taken.
 _OF_ONE: Final = frozenset(
@@ -20,6 +22,12 @@ _OF_ONE: Final = frozenset(
 _DENIED: Final = grpc.StatusCode.PERMISSION_DENIED
 # Smaller ones are taken by every ingest.
 _LARGE_BYTES: Final = 262_144
+_AHEAD_US: Final = EventTimeLimit.from_wall_clock().ahead_us
+
+
+def latest_us() -> int:
+    """Return until when a fact that is sent now may say that something happened, us."""
+    return now_us() + _AHEAD_US
 
 
 def send(region: AskedRegion, events: Sequence[Envelope]) -> Mapping[int, str]:

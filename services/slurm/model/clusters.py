@@ -271,9 +271,9 @@ def _accounts(shown: Mapping[str, Any]) -> list[str]:
 def uncounted_resources(nodes: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     """Return what nodes have that is not declared of them, such as disks that are counted in
     bytes: a job that was said to need it would wait for ever."""
-    names = {name for node in nodes if is_node(node) for name in _kinds_of(_tres(node))}
-    shown = [node for node in nodes if is_node(node)]
-    counted = {name for node in shown for name in _counted(_tres(node))}
+    shown = [_tres(node) for node in nodes if is_node(node)]
+    names = {name for tres in shown for name in _kinds_of(tres)}
+    counted = {name for tres in shown for name in _counted(tres)}
     return frozenset(names - counted)
 
 

@@ -115,21 +115,26 @@ class SlurmJob:
         return self.state == "SUSPENDED"
 
     @property
+    def _kept_word(self) -> GrantAnswer:
+        """Return the word that Slurm keeps, whichever of its runs that is about."""
+        return GrantAnswer.parse(text(self.fields.get("admin_comment")))
+
+    @property
     def word(self) -> GrantAnswer:
         """Return the word that was left on it; that of grant 0 where it was written before it
         was requeued."""
-        return GrantAnswer.parse(text(self.fields.get("admin_comment"))).about(self.submit_s)
+        return self._kept_word.about(self.submit_s)
 
     @property
     def wanted(self) -> str:
         """Return the nodes that its user asked for, as a host list."""
-        said = GrantAnswer.parse(text(self.fields.get("admin_comment")))
+        said = self._kept_word
         return said.wanted if said.grant else text(self.fields.get("required_nodes"))
 
     @property
     def _asked_limit_min(self) -> int | None:
         """Return the limit that its user asked for; None: none."""
-        said = GrantAnswer.parse(text(self.fields.get("admin_comment")))
+        said = self._kept_word
         if said.grant and said.limit:
             return int(said.limit) if said.limit.isdecimal() else None
         return number(self.fields.get("time_limit"))
@@ -137,7 +142,7 @@ class SlurmJob:
     def answered(self, word: GrantAnswer, sizes: str = "") -> GrantAnswer:
         """Return a word with what a start puts something else in the place of; the `sizes` are its
         numbers of nodes where it is the first that does."""
-        said = GrantAnswer.parse(text(self.fields.get("admin_comment")))
+        said = self._kept_word
         limit_min, requeue = number(self.fields.get("time_limit")), self.fields.get("requeue")
         limit = said.limit if said.grant else str(limit_min or "UNLIMITED")
         may_requeue = said.requeue if said.grant else str(int(bool(requeue)))
@@ -158,7 +163,7 @@ class SlurmJob:
     def sizes(self) -> str:
         """Return the least and the most number of nodes that its user asked for, 0 for any, where
         Slurm has others since it was released; empty: it has these."""
-        return GrantAnswer.parse(text(self.fields.get("admin_comment"))).sizes
+        return self._kept_word.sizes
 
     @property
     def least_nodes(self) -> int:
@@ -173,7 +178,7 @@ class SlurmJob:
     @property
     def was_released(self) -> bool:
         """Return whether it was released before, on nodes of a decision that Slurm has kept."""
-        return GrantAnswer.parse(text(self.fields.get("admin_comment"))).grant > 0
+        return self._kept_word.grant > 0
 
     @property
     def priority(self) -> int:

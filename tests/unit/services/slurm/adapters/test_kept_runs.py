@@ -11,7 +11,7 @@ from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import JobOutcome
 
 from coplace_client.calls import UnansweredError
-from services.slurm.adapters.ended import EndedRuns
+from services.slurm.adapters.kept_runs import EndedRuns
 from tests.unit.services.slurm.region import SITE, PlayedRegion, unanswered
 from tests.unit.shared.slurm.three_ways import Stretch, TrueRun
 

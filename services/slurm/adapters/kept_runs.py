@@ -13,15 +13,12 @@ from coplace.v1.ingest_service_pb2 import Envelope
 
 from coplace_client.errors import RejectedError
 from services.slurm.adapters.region import AskedRegion
-from services.slurm.adapters.sending import send
+from services.slurm.adapters.sending import latest_us, send
 from shared.domain.printable import printable
-from shared.process.clock import now_us
 from shared.slurm.facts import Site, envelopes
 from shared.slurm.message import Message
-from shared.streams.stages.unit import EventTimeLimit
 
 _AT_ONCE: Final = 100
-_AHEAD_US: Final = EventTimeLimit.from_wall_clock().ahead_us
 # What cannot be used stays for whoever looks.
 _REFUSED: Final = "refused"
 
@@ -51,7 +48,7 @@ class EndedRuns:
             fields = json.loads(file.read_bytes().decode(errors="replace"))
             if not isinstance(fields, dict):
                 raise RejectedError("record", "must be a JSON object")
-            return envelopes(Message(_named(fields)), self._site(), now_us() + _AHEAD_US)
+            return envelopes(Message(_named(fields)), self._site(), latest_us())
         except (RejectedError, ValueError, RecursionError) as error:
             self._set_aside(file, str(error))
             return ()
