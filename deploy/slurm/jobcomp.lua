@@ -74,11 +74,24 @@ local function write(path, text)
    return not is_written and failure or not is_closed and late or nil
 end
 
+-- Runs that ended of late. A requeue of a job that had ended says that its run went on until then.
+local MOST_ENDED = 50000
+local ended, ended_before, count = {}, {}, 0
+
+local function note_end(name)
+   if count == MOST_ENDED then
+      ended, ended_before, count = {}, ended, 0
+   end
+   ended[name], count = true, count + 1
+end
+
 function slurm_jobcomp_log_record(job)
    local name = string.format("%d-%d", job.job_id, job.submit_time)
    local resized = string.format("%s/resized-%s", folder, name)
    local problem
-   if job.resizing ~= 0 then
+   if ended[name] or ended_before[name] then
+      return slurm.SUCCESS
+   elseif job.resizing ~= 0 then
       -- When it got the nodes that it gives up is not known here: squeue and accounts report its parts.
       problem = write(resized, "")
    elseif not os.remove(resized) then
@@ -87,6 +100,9 @@ function slurm_jobcomp_log_record(job)
       if not problem then
          local _, failure = os.rename(file .. ".new", file)
          problem = failure
+      end
+      if not problem then
+         note_end(name)
       end
    end
    if problem then

@@ -164,6 +164,8 @@ def _known_otherwise(message: Message, submitted: JobSubmitted) -> Iterator[str]
         yield "name-in-accounts"
     if message.has("is_recalled"):
         yield "recalled"
+    if message.has("is_by_script"):
+        yield "by-script"
 
 
 def _known_grant(grant: int) -> tuple[str, ...]:

@@ -5,9 +5,10 @@ of its own. They know what the plugin does not: the comment, for how long a run 
 each part of a run that was resized.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
 
 from shared.slurm.answers import iso_time, mapping, number, text, texts
 from shared.slurm.facts import ENDED_STATES
@@ -16,6 +17,8 @@ from shared.slurm.message import NO_NODES, Message
 _MINUTE_S: Final = 60
 # Names of lists of resources without one: others are `gres/gpu:a100`, `license/matlab`.
 _PLAIN: Final = frozenset({"cpu", "mem", "node", "billing", "vmem", "pages", "energy"})
+_REQUEUED: Final = "REQUEUED"
+_BATCH: Final = ".batch"
 # The table's column takes 255 bytes of whole characters, which have up to four; and Slurm and the
 # database replace some.
 _MOST_NAME_BYTES: Final = 251
@@ -34,6 +37,16 @@ class SacctRun:
         found = texts(mapping(self.fields, "state").get("current"))
         said = next((state for state in reversed(found) if state in ENDED_STATES), "")
         return said or (found[0] if found else "")
+
+    @property
+    def is_requeued(self) -> bool:
+        """Return whether a requeue ended it; the requeue of a job that had ended does so too."""
+        return self.state == _REQUEUED
+
+    @property
+    def job_number(self) -> int:
+        """Return Slurm's own number of the job, that of the task for one of an array."""
+        return number(self.fields.get("job_id")) or 0
 
     @property
     def is_over(self) -> bool:
@@ -60,6 +73,28 @@ class SacctRun:
         counted_twice_s = self._began_s - self._time_s("start")
         return max(0, self._time_s("elapsed") - counted_twice_s) * self._allocated("cpu")
 
+    def ended_with(self, scripts: Iterable["BatchStep"]) -> "SacctRun":
+        """Return it as it ended with its script: Slurm counts a run until its requeue, also where
+        the job had ended before."""
+        for script in scripts:
+            is_its = script.job == self.job_number and self._began_s <= script.began_s
+            if is_its and script.ended_s < self.ended_s:
+                return self._ended_before(script)
+        return self
+
+    def _ended_before(self, script: "BatchStep") -> "SacctRun":
+        times = mapping(self.fields, "time")
+        elapsed_s = self._time_s("elapsed") - (self.ended_s - script.ended_s)
+        ended = {**times, "end": script.ended_s, "elapsed": max(0, elapsed_s)}
+        return SacctRun(
+            {
+                **self.fields,
+                "time": ended,
+                "state": {"current": [script.state]},
+                "is_by_script": True,
+            }
+        )
+
     def message(self) -> Message:
         """Return what jobcomp/kafka would have sent of it, and what else is known."""
         of, array, het = self.fields, mapping(self.fields, "array"), mapping(self.fields, "het")
@@ -80,6 +115,7 @@ class SacctRun:
                 "qos": of.get("qos"),
                 "job_name": name,
                 "is_name_doubtful": _is_doubtful(name) or None,
+                "is_by_script": of.get("is_by_script"),
                 "comment": text(comment.get("job")),
                 "admin_comment": text(comment.get("administrator")),
                 "@submit": iso_time(self._time_s("submission")),
@@ -124,6 +160,31 @@ def runs(rows: Sequence[Any]) -> Iterator[SacctRun]:
     for row in rows:
         if isinstance(row, Mapping) and (run := SacctRun(row)).is_over:
             yield run
+
+
+class BatchStep(NamedTuple):
+    """How the script of a run ended, and when, in seconds of UTC."""
+
+    job: int
+    state: str
+    began_s: int
+    ended_s: int
+
+
+def batch_steps(said: str) -> Iterator[BatchStep]:
+    """Yield the scripts of `sacct --parsable2 --format=JobIDRaw,State,Start,End` that are over."""
+    for line in said.splitlines():
+        name, state, *times = line.split("|")[:4]
+        job, words = name.removesuffix(_BATCH), state.split()
+        try:
+            began_s, ended_s = (
+                round(datetime.fromisoformat(each).replace(tzinfo=UTC).timestamp())
+                for each in times
+            )
+        except ValueError:
+            continue
+        if name.endswith(_BATCH) and job.isdecimal() and words and words[0] in ENDED_STATES:
+            yield BatchStep(int(job), words[0], began_s, ended_s)
 
 
 def _task(array: Mapping[str, Any]) -> int | None:

@@ -103,14 +103,20 @@ class AccountsRegion:
 
     def core_s(self) -> tuple[float, float]:
         """The core time in the accounts, by their times as text, and the charged one, s. In 22.05
-        each part of a run that was resized has the start of the job."""
+        each part of a run that was resized has the start of the job. A run that was requeued ended
+        with its script, which may have been before."""
         said = _SUMS.search(self._coplace("reconcile").stderr)
         assert said
-        columns = "--format=submit,start,end,suspended,alloccpus,nodelist"
-        options = ("--allusers", "--duplicates", "--allocations", "--starttime=now-1hour")
-        rows = self._slurm.say("sacct", *options, "--noheader", "--parsable2", columns).splitlines()
-        held = [_core_s(*row.split("|")) for row in rows]
-        return sum(held), float(said[1])
+        columns = "--format=jobid,state,submit,start,end,suspended,alloccpus,nodelist"
+        options = ("--allusers", "--duplicates", "--starttime=now-1hour")
+        said_rows = self._slurm.say("sacct", *options, "--noheader", "--parsable2", columns)
+        runs: list[list[str]] = []
+        for name, state, *row in (line.split("|") for line in said_rows.splitlines()):
+            if "." not in name:
+                runs.append([state, *row])
+            elif name.endswith(".batch") and runs[-1][0] == "REQUEUED":
+                runs[-1][3] = min(runs[-1][3], row[2])
+        return sum(_core_s(*row) for _, *row in runs), float(said[1])
 
     def reconcile(self) -> tuple[int, list[str]]:
         """How it ended, and a line for each difference."""

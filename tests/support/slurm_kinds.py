@@ -29,12 +29,14 @@ class EveryKind:
     def run(self, ordinary: int) -> None:
         """Submit so many ordinary jobs, and one or more of every other kind; return when all are
         over."""
-        ended = [self._job("-n1", "-t1", script="exit 3")]
+        ended = [self._job("-n1", "-t1", script="exit 3"), self._job("-n2", "-t1")]
         long = {name: self._job("-n1", "-t9", script="sleep 300") for name in ("cancel", "stopped")}
         requeued = self._job("-n1", "-t9", script="sleep 11")
         paused = self._job("-n2", "-t9", script="sleep 12")
         both = self._job("-n1", "-t9", script="sleep 12")
         fails = self._job("-N2", "-n2", "-t9", "--no-requeue", "-wn3,n4", script="sleep 300")
+        # Begins again, since its node failed.
+        lost = [self._job(f"-N{nodes}", "-t9", "-wn4", script="sleep 20") for nodes in (1, 2)]
         for nodes in (2, 3):
             steps = [_SHRINK.format(nodes=n, sleep_s=2) for n in range(nodes - 1, 0, -1)]
             self._job(f"-N{nodes}", f"-n{nodes}", "-t9", script="; ".join(["sleep 2", *steps]))
@@ -47,13 +49,13 @@ class EveryKind:
             self._job("-n1", "-t2", f"--job-name={name}")
         for _ in range(ordinary):
             self._ordinary()
-        self._until_running(paused, both, requeued, fails, *long.values())
+        self._until_running(paused, both, requeued, fails, *lost, *long.values())
         self._say("scontrol", "suspend", f"{paused},{both},{long['stopped']}")
         time.sleep(2)
         for job in (*waits[:2], f"{waits[2]}_2", waits[2], long["cancel"], long["stopped"]):
             self._say("scancel", str(job))
         self._say("scontrol", "resume", f"{paused},{both}")
-        self._say("scontrol", "requeue", f"{requeued},{both}")
+        self._say("scontrol", "requeue", f"{requeued},{both},{','.join(map(str, ended))}")
         time.sleep(1)
         self._say("scontrol", "suspend", str(paused))
         time.sleep(2)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from services.slurm.adapters.commands import SlurmError
-from shared.slurm.sacct import SacctRun, runs
+from shared.slurm.sacct import BatchStep, SacctRun, batch_steps, runs
 
 _WINDOW_S: Final = 3_600
 _WITHIN_S: Final = 600.0
@@ -49,9 +49,8 @@ def ended_runs(from_s: int, until_s: int) -> Iterator[Sequence[SacctRun]]:
 def _ended_by_jobs(at_s: int) -> Iterator[Sequence[SacctRun]]:
     """Yield the runs that ended in a second of which sacct says too much at once: a large array
     that was cancelled. Its tasks that never ran are one row, of which nothing is charged."""
-    options = [*_options(at_s, at_s + 1), "--noheader", "--parsable2", "--format=JobID"]
-    said = _within_memory(["sacct", *options]).decode(errors="replace").splitlines()
-    jobs = [name for name in dict.fromkeys(said) if name and "[" not in name]
+    said = _listed("JobID", *_options(at_s, at_s + 1))
+    jobs = [name for name in dict.fromkeys(said.splitlines()) if name and "[" not in name]
     for first in range(0, len(jobs), _JOBS_AT_ONCE):
         chosen = ",".join(jobs[first : first + _JOBS_AT_ONCE])
         try:
@@ -63,7 +62,24 @@ def _ended_by_jobs(at_s: int) -> Iterator[Sequence[SacctRun]]:
 def _ended(from_s: int, until_s: int, *more: str) -> Sequence[SacctRun]:
     rows = _rows(["sacct", *_options(from_s, until_s), *more, "--json"])
     found = (run for run in runs(rows) if from_s <= run.ended_s < until_s)
-    return sorted(found, key=lambda run: run.ended_s)
+    return _as_they_ended(sorted(found, key=lambda run: run.ended_s))
+
+
+def _as_they_ended(found: Sequence[SacctRun]) -> Sequence[SacctRun]:
+    """Return runs with the ends of their scripts, where a requeue came behind these."""
+    requeued = sorted({run.job_number for run in found if run.is_requeued})
+    scripts: list[BatchStep] = []
+    for first in range(0, len(requeued), _JOBS_AT_ONCE):
+        chosen = ",".join(map(str, requeued[first : first + _JOBS_AT_ONCE]))
+        every_run = ("--allusers", "--duplicates", f"--jobs={chosen}")
+        scripts += batch_steps(_listed("JobIDRaw,State,Start,End", *every_run))
+    return [run.ended_with(scripts) if run.is_requeued else run for run in found]
+
+
+def _listed(columns: str, *options: str) -> str:
+    """What sacct says in columns, a line a row."""
+    command = ["sacct", *options, "--noheader", "--parsable2", f"--format={columns}"]
+    return _within_memory(command).decode(errors="replace")
 
 
 def _options(from_s: int, until_s: int) -> Sequence[str]:
@@ -88,7 +104,7 @@ def _within_memory(command: Sequence[str]) -> bytes:
     try:
         return _said(command)
     except _TooMuchError:
-        raise SlurmError("sacct names too many jobs of one second") from None
+        raise SlurmError("sacct names too many jobs at once") from None
 
 
 def _said(command: Sequence[str]) -> bytes:

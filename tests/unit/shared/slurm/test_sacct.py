@@ -3,14 +3,16 @@
 from contextlib import suppress
 from typing import Any, Final
 
+import pytest
+from coplace.v1.jobs_pb2 import JobOutcome
 from hypothesis import given
 from hypothesis import strategies as st
 
 from coplace_client.errors import RejectedError
 from shared.catalogue.contents.check import check_contents
 from shared.slurm.facts import Site, envelopes
-from shared.slurm.sacct import SacctRun, runs
-from tests.unit.shared.slurm.three_ways import Stretch, TrueRun
+from shared.slurm.sacct import SacctRun, batch_steps, runs
+from tests.unit.shared.slurm.three_ways import T0_S, Stretch, TrueRun
 
 SITE: Final = Site("north", "none", "m0")
 ROW: Final = TrueRun([Stretch("n[1-2]", 4, 9)]).sacct()[0]
@@ -62,6 +64,51 @@ def test_a_row_of_22_05_has_its_state_as_one_text() -> None:
     before["array"] = {"job_id": 0, "task": None, "task_id": None}
     [run] = runs([before])
     assert (run.core_s, run.message().number("time_limit")) == (36, 3_600)
+
+
+_LINES: Final = """\
+9|REQUEUED|2026-11-26T13:33:30|2026-11-26T13:33:50
+9.batch|{state}|2026-11-26T13:33:30|{ended}
+9.0|COMPLETED|2026-11-26T13:33:31|2026-11-26T13:33:32
+9.batch|COMPLETED|2026-11-26T13:34:00|2026-11-26T13:34:01
+8.batch|COMPLETED|2026-11-26T13:33:30|2026-11-26T13:33:31
+9.batch|RUNNING|2026-11-26T13:34:00|Unknown
+9.batch|
+"""
+
+
+@pytest.mark.parametrize(
+    ("state", "ended", "outcome", "ran_s"),
+    [
+        ("COMPLETED", "2026-11-26T13:33:35", JobOutcome.JOB_OUTCOME_COMPLETED, 5),
+        ("FAILED", "2026-11-26T13:33:30", JobOutcome.JOB_OUTCOME_FAILED, 0),
+        ("CANCELLED by 0", "2026-11-26T13:33:51", JobOutcome.JOB_OUTCOME_CANCELLED, 20),
+        ("COMPLETED", "Unknown", JobOutcome.JOB_OUTCOME_CANCELLED, 20),
+    ],
+)
+def test_a_run_that_was_requeued_behind_its_end_is_over_with_its_script(
+    state: str, ended: str, outcome: JobOutcome.ValueType, ran_s: int
+) -> None:
+    [row] = TrueRun([Stretch("n1", 2, 20)], state="REQUEUED").sacct()
+    scripts = list(batch_steps(_LINES.format(state=state, ended=ended)))
+    run = SacctRun(row).ended_with(scripts)
+    finished = envelopes(run.message(), SITE)[-1].job_finished
+    began_s = T0_S + 10
+    assert (finished.outcome, run.core_s) == (outcome, 2 * ran_s)
+    assert (finished.started_at_us, finished.ended_at_us) == (
+        began_s * 1_000_000,
+        (began_s + ran_s) * 1_000_000,
+    )
+
+
+def test_what_a_script_says_of_an_end_has_an_id_of_its_own() -> None:
+    [row] = TrueRun([Stretch("n1", 2, 20)], state="REQUEUED").sacct()
+    [script, *_] = batch_steps(_LINES.format(state="COMPLETED", ended="2026-11-26T13:33:35"))
+    before, after = (
+        envelopes(run.message(), SITE)[-1].id
+        for run in (SacctRun(row), SacctRun(row).ended_with([script]))
+    )
+    assert after == f"{before}/by-script"
 
 
 def test_comments_and_the_word_on_a_grant_are_read_where_accounts_keep_them() -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -69,6 +70,23 @@ def test_one_job_that_is_too_large_is_named(sacct: Path, monkeypatch: pytest.Mon
     (sacct / "answer").write_text("x" * 20)
     with pytest.raises(SlurmError, match="too much of one of the jobs 9"):
         list(ended_runs(T0_S, T0_S + 1))
+
+
+# Its script ended 4 s after its start.
+_REQUEUED: Final = """#!/bin/sh
+case "$*" in
+*--jobs=9*--format=JobIDRaw*) echo "9.batch|FAILED|2026-11-26T13:33:30|2026-11-26T13:33:34" ;;
+*) cat {folder}/answer ;;
+esac
+"""
+
+
+def test_the_script_of_a_job_that_was_requeued_says_when_its_run_ended(sacct: Path) -> None:
+    (sacct / "sacct").write_text(_REQUEUED.format(folder=sacct))
+    rows = TrueRun([Stretch("n1", 2, 9)], state="REQUEUED").sacct()
+    (sacct / "answer").write_text(json.dumps({"jobs": rows}))
+    [[run]] = ended_runs(T0_S, T0_S + 100)
+    assert (run.state, run.core_s) == ("FAILED", 8)
 
 
 @pytest.mark.parametrize("answer", ["", "no JSON", "{}", "[]", '{"jobs": 7}'])
