@@ -17,6 +17,17 @@ local held = "coplace held by its user"
 -- In the administrator's comment of a job that Slurm starts by its own rules.
 local given_back = "coplace given back"
 
+-- The process beside Slurm looks when this file has another time, and else every some seconds.
+local submitted = "/var/lib/coplace-slurm/submitted"
+
+local function leave_word()
+   local file = io.open(submitted, "w")
+   if file then
+      file:write("\n")
+      file:close()
+   end
+end
+
 local function with_mark(comment)
    comment = comment or ""
    if comment:find(held, 1, true) then
@@ -40,6 +51,7 @@ function slurm_job_submit(job, partitions, user)
    -- Its words are of Coplace alone.
    job.admin_comment = ""
    job.priority = 0
+   leave_word()
    return slurm.SUCCESS
 end
 

@@ -28,6 +28,7 @@ from services.slurm.adapters.reasons import Reasons
 from services.slurm.adapters.region import AskedRegion, RegionOverGrpc
 from services.slurm.adapters.runs import RunsSeen
 from services.slurm.adapters.tries import Tries, shown_error
+from services.slurm.adapters.word import PluginsWord
 from services.slurm.model.clusters import (
     ClusterShare,
     declared_clusters,
@@ -214,7 +215,8 @@ class _Declarer:
 
 
 class _Looks:
-    """Looks at jobs: more often while some come, start or end."""
+    """Looks at jobs: more often while some come, start or end, and when Slurm's plugins leave
+    word."""
 
     def __init__(
         self,
@@ -226,6 +228,7 @@ class _Looks:
     ) -> None:
         self._slurm, self._publisher, self._own = slurm, publisher, own
         self._heartbeat, self._contact = heartbeat, contact
+        self._word = PluginsWord(own.submitted_file, own.ended_dir)
         self._busy_until_s = 0.0
         self._answered_in_s = 0.0
         self.shown: Sequence[SlurmJob] = ()
@@ -238,9 +241,12 @@ class _Looks:
             problem = await _tried(self._look, problem)
             is_busy = time.monotonic() < self._busy_until_s
             pause_s = self._own.looks_every_s if is_busy else self._own.idle_looks_every_s
-            await asyncio.sleep(max(pause_s, self._answered_in_s / _MOST_OF_TIME))
+            least_s = self._answered_in_s / _MOST_OF_TIME
+            await asyncio.sleep(least_s)
+            await self._word.wait(pause_s - least_s)
 
     def _look(self) -> None:
+        self._word.heard()
         began_s = time.monotonic()
         self.shown = jobs = self._slurm.jobs()
         self._answered_in_s = time.monotonic() - began_s

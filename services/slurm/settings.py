@@ -30,6 +30,10 @@ class SlurmSettings(EnvironmentSettings):
         Path("/var/lib/coplace-slurm/ended"),
         description="Where jobcomp.lua keeps the runs that ended, until they are published",
     )
+    submitted_file: Path = Field(
+        Path("/var/lib/coplace-slurm/submitted"),
+        description="Its time is when job_submit.lua last saw a job: then Slurm is looked at",
+    )
     heartbeat_file: Path | None = Field(
         None,
         description="Its time is when Coplace last spoke: too long ago, jobs go back to Slurm;"

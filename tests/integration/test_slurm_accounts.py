@@ -19,7 +19,6 @@ from shared.slurm.facts import Site, envelopes, identify
 from tests.support.accounts_region import AccountsRegion, of_core_time
 from tests.support.slurm_accounting import AccountingSlurm
 from tests.support.slurm_kinds import EveryKind
-from tests.support.snippets import REPOSITORY
 from tests.unit.services.slurm.region import PlayedRegion as KeptRegion
 
 _ORDINARY: Final = 20
@@ -33,10 +32,6 @@ _WAYS: Final = ("sacct", "squeue", "jobcomp.lua")
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AccountingSlurm]:
     folder = tmp_path_factory.mktemp("accounts")
-    text = (REPOSITORY / "deploy" / "slurm" / "jobcomp.lua").read_text()
-    kept = folder / "ended"
-    kept.mkdir()
-    (folder / "jobcomp.lua").write_text(text.replace("/var/lib/coplace-slurm/ended", str(kept)))
     with AccountingSlurm(folder, more="JobCompType=jobcomp/lua\n") as found:
         yield found
 
@@ -74,7 +69,7 @@ def contents_that_differ(monkeypatch: pytest.MonkeyPatch, slurm: AccountingSlurm
     now_s = int(time.time())
     runs = [run for part in ended_runs(now_s - 3_600, now_s + 1) for run in part]
     kept = KeptRegion()
-    EndedRuns(slurm.folder / "ended", kept, lambda: _SITE).publish()
+    EndedRuns(slurm.ended, kept, lambda: _SITE).publish()
     by_sacct = [fact for run in runs for fact in envelopes(run.message(), _SITE)]
     by_squeue = [fact for job in Slurm().jobs() for fact in facts_of(job, _TERMS).told]
     contents = defaultdict[str, list[str]](list)

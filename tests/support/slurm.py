@@ -49,6 +49,9 @@ MinJobAge=86400
 MpiDefault=none
 """
 _HOLDS: Final = "JobSubmitPlugins=lua\n"
+_KEEPS_ENDS: Final = "JobCompType=jobcomp/lua\n"
+# Where its plugins leave word.
+_LEFT: Final = "/var/lib/coplace-slurm"
 _HOSTS: Final = re.compile(r"^NodeName=(\S+)", re.MULTILINE)
 _COMMANDS: Final = ("scontrol", "scancel", "sinfo", "sbatch", "squeue")
 _WRAPPER: Final = """\
@@ -136,6 +139,16 @@ class LocalSlurm:
         for daemon in self._daemons.values():
             daemon.wait(_WITHIN_S)
 
+    @property
+    def ended(self) -> Path:
+        """Where it keeps the runs that ended."""
+        return self.folder / "left" / "ended"
+
+    @property
+    def submitted(self) -> Path:
+        """The file whose time is when it last saw a job."""
+        return self.folder / "left" / "submitted"
+
     def pid(self, program: str) -> int:
         """The process id of the first daemon of a program."""
         return next(each.pid for command, each in self._daemons.items() if command[0] == program)
@@ -181,13 +194,17 @@ class LocalSlurm:
         return int(self.say("sbatch", "--parsable", f"--output={os.devnull}", *options, str(file)))
 
     def _write(self) -> None:
-        shutil.copy(_GLUE / "job_submit.lua", self.folder)
         shutil.copy(_GLUE / "task_prolog.sh", self.folder)
+        self.ended.mkdir(parents=True, exist_ok=True)
+        for name in ("job_submit.lua", "jobcomp.lua"):
+            text = (_GLUE / name).read_text().replace(_LEFT, str(self.inside / "left"))
+            (self.folder / name).write_text(text)
         port, *of_nodes = free_ports(1 + len(self.names))
         text = _CONF.format(
             folder=self.inside, port=port, user=getpass.getuser(), select=self._select
         )
         text += _HOLDS if self._holds else ""
+        text += _KEEPS_ENDS if self._holds and "JobCompType" not in self._more else ""
         text += "SlurmdTimeout=0\n" if self._emulated else ""
         left = iter(of_nodes)
 

@@ -118,6 +118,8 @@ class Region:
             "COPLACE_SLURM_CLUSTERS_FILE": str(file),
             "COPLACE_SLURM_CURSOR_FILE": str(self.slurm.folder / "cursor"),
             "COPLACE_SLURM_HEARTBEAT_FILE": str(self.heartbeat),
+            "COPLACE_SLURM_ENDED_DIR": str(self.slurm.ended),
+            "COPLACE_SLURM_SUBMITTED_FILE": str(self.slurm.submitted),
             "COPLACE_SLURM_INGEST_ADDRESS": self.ingest,
             "COPLACE_SLURM_PLACEMENT_ADDRESS": self.placement,
             "COPLACE_SLURM_WATCH_ADDRESS": f"127.0.0.1:{self._ports[5]}",

@@ -1,0 +1,47 @@
+"""The word that Slurm's plugins leave: that a job came, or that a run ended."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+# To look at the time of a file costs some microseconds.
+_LOOKS_EVERY_S: Final = 0.1
+# The plugin leaves its word a moment before Slurm has the job.
+_BEFORE_S: Final = 0.05
+
+
+class PluginsWord:
+    """Whether something came or ended since somebody last looked, by the times of what
+    deploy/slurm/job_submit.lua and jobcomp.lua write. Where they write nothing there is no word."""
+
+    def __init__(self, *written: Path) -> None:
+        self._written = written
+        self._known: Sequence[int] = ()
+        self.heard()
+
+    def heard(self) -> None:
+        """Take note of all that was left until now: a look comes behind this."""
+        self._known = self._times_ns()
+
+    async def wait(self, most_s: float) -> bool:
+        """Wait for word, for so long at most; return whether there is any."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + most_s
+        while self._times_ns() == self._known:
+            left_s = until_s - loop.time()
+            if left_s <= 0:
+                return False
+            await asyncio.sleep(min(left_s, _LOOKS_EVERY_S))
+        await asyncio.sleep(_BEFORE_S)
+        return True
+
+    def _times_ns(self) -> Sequence[int]:
+        return [_time_ns(each) for each in self._written]
+
+
+def _time_ns(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
