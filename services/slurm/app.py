@@ -21,9 +21,10 @@ from services.slurm.adapters.giving_back import alone
 from services.slurm.adapters.heartbeat import SlurmHeartbeat
 from services.slurm.adapters.kept_runs import EndedRuns
 from services.slurm.adapters.meter import SlurmMeter
-from services.slurm.adapters.notes import JobNotes
+from services.slurm.adapters.notes import JobNotes, NotesAMinute
 from services.slurm.adapters.obedience import Obedience
 from services.slurm.adapters.publisher import SlurmPublisher
+from services.slurm.adapters.quotes import Quotes
 from services.slurm.adapters.reasons import Reasons
 from services.slurm.adapters.region import AskedRegion, RegionOverGrpc
 from services.slurm.adapters.runs import RunsSeen
@@ -47,6 +48,8 @@ from shared.slurm.facts import Site
 
 NAME: Final = "slurm"
 _AGAIN_S: Final = 5.0
+# Somebody waits at a prompt for what his new job costs.
+_QUOTES_EVERY_S: Final = 0.2
 # For so long behind a change Slurm is looked at as often as while there are some.
 _BUSY_S: Final = 30.0
 # Slurm answers no more than this part of the time: slurmctld has others to answer.
@@ -137,21 +140,23 @@ async def _connect(
         shown = slurm.shown("licenses")
         declarations.declare_licences(licences_of(shown, own.site, clusters))
 
-    notes = JobNotes(slurm)
-    reasons = Reasons(
-        *(region, notes, site, clusters),
-        every_s=own.notes_every_s,
-        per_minute=own.notes_per_minute,
-    )
+    notes, commands = JobNotes(slurm), NotesAMinute(own.notes_per_minute)
+    reasons = Reasons(region, notes, site, clusters, own.notes_every_s, commands)
+    quotes = Quotes(region, notes, reasons, commands)
 
     def note_reasons() -> None:
         reasons.note(looks.shown, publisher.held_because)
+
+    def note_quotes() -> None:
+        quotes.came(publisher.new_jobs())
+        quotes.note()
 
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(looks.run())
         ended = EndedRuns(own.ended_dir, region, lambda: publisher.site)
         tasks.create_task(_every(own.looks_every_s, ended.publish))
         tasks.create_task(_every(own.idle_looks_every_s, note_reasons))
+        tasks.create_task(_every(_QUOTES_EVERY_S, note_quotes))
         tasks.create_task(_every(own.nodes_every_s, tell_nodes))
         tasks.create_task(_every(own.declares_every_s, declare))
         obedience = Obedience(slurm, region, site, notes, publisher.held_at_us)

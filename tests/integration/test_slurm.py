@@ -1,5 +1,8 @@
 """Debian's Slurm, whose jobs a real ingest and placement start on real Kafka."""
 
+import os
+import pty
+import re
 import shutil
 import subprocess
 import time
@@ -165,9 +168,14 @@ def test_a_run_is_suspended_and_resumed_and_its_price_leaves_that_time_out(regio
     time.sleep(1.0)  # Slurm counts whole seconds
     region.ask("unsuspend", job_id, "--wait", "0")
     region.until(lambda: len(region.facts(JobActionDone, job_id)) == 2, "the second answer")
-    region.until(partial(region.facts, JobFinished, job_id), "its end in Coplace")
+
+    def known_pauses() -> list[JobFinished]:
+        """Ends that say that it was suspended: jobcomp.lua does not know."""
+        return [each for each in region.facts(JobFinished, job_id) if each.intervals]
+
+    region.until(known_pauses, "its end in Coplace")
     [suspended, resumed] = region.facts(JobActionDone, job_id)
-    [finished] = region.facts(JobFinished, job_id)
+    [finished] = known_pauses()
     assert (suspended.freq_ghz, resumed.freq_ghz) == (0, 3.1)
     assert finished.outcome == JOB_OUTCOME_COMPLETED
     assert [each.freq_ghz for each in finished.intervals] == [0, 3.1]
@@ -340,7 +348,7 @@ def test_users_see_in_squeue_why_a_job_waits_and_why_it_was_cancelled(region: Re
 
     region.until(lambda: "coplace: start expected 20" in seen(waits), "when it starts")
     assert "coplace held by its user" in seen(held)
-    assert "0 free" in seen(waits)
+    region.until(lambda: "0 free" in seen(waits), "why it waits")
     assert seen(own).endswith("app_id=lu.C mine")
     assert region.job(waits).fields["start_time"] == 0
     region.ask("cancel", region.id_of(waits), "--reason", "wrong input", "--wait", "0")
@@ -348,6 +356,20 @@ def test_users_see_in_squeue_why_a_job_waits_and_why_it_was_cancelled(region: Re
     assert "wrong input" in seen(waits)
     for number in (own, held, runs):
         region.slurm.say("scancel", str(number))
+
+
+def test_sbatch_prints_to_people_when_a_job_starts_and_what_it_costs(region: Region) -> None:
+    ours, theirs = pty.openpty()
+    command = ["sbatch", f"--output={os.devnull}", "--nodes=1", "--time=5", "--wrap=sleep 1"]
+    began_s = time.monotonic()
+    subprocess.run(
+        command, env=region.slurm.environment, stdout=subprocess.DEVNULL, stderr=theirs, check=True
+    )
+    assert time.monotonic() - began_s < 4
+    said = os.read(ours, 1_000).decode()
+    os.close(ours)
+    os.close(theirs)
+    assert re.match(r"coplace: [\d.]+ SU \([\d.]+ to [\d.]+\): starts now on alpha\s*$", said)
 
 
 def test_whoever_waits_in_srun_reads_when_it_starts_and_runs_when_nodes_are_free(

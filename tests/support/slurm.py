@@ -48,7 +48,7 @@ ReturnToService=2
 MinJobAge=86400
 MpiDefault=none
 """
-_HOLDS: Final = "JobSubmitPlugins=lua\n"
+_HOLDS: Final = "JobSubmitPlugins=lua\nCliFilterPlugins=cli_filter/lua\n"
 _KEEPS_ENDS: Final = "JobCompType=jobcomp/lua\n"
 # Where its plugins leave word.
 _LEFT: Final = "/var/lib/coplace-slurm"
@@ -194,7 +194,8 @@ class LocalSlurm:
         return int(self.say("sbatch", "--parsable", f"--output={os.devnull}", *options, str(file)))
 
     def _write(self) -> None:
-        shutil.copy(_GLUE / "task_prolog.sh", self.folder)
+        for name in ("task_prolog.sh", "cli_filter.lua"):
+            shutil.copy(_GLUE / name, self.folder)
         self.ended.mkdir(parents=True, exist_ok=True)
         for name in ("job_submit.lua", "jobcomp.lua"):
             text = (_GLUE / name).read_text().replace(_LEFT, str(self.inside / "left"))

@@ -213,10 +213,13 @@ class Region:
             time.sleep(0.2)
 
     def facts(self, kind: type[Any], job_id: str) -> list[Any]:
-        """What `jobs.events` holds of a job, of one kind."""
-        events = KafkaTopics(self.deployment).topic("jobs.events")
-        payloads = [event.payload for event in events]
-        return [each for each in payloads if isinstance(each, kind) and each.job_id == job_id]
+        """What `jobs.events` holds of a job, of one kind, without what comes again: squeue and
+        jobcomp.lua both tell of an end, in the same words."""
+        found: dict[str, Any] = {}
+        for event in KafkaTopics(self.deployment).topic("jobs.events"):
+            if isinstance(event.payload, kind) and event.payload.job_id == job_id:
+                assert found.setdefault(event.id, event.payload) == event.payload
+        return list(found.values())
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Notes in the jobs of a Slurm what their users see in `squeue`, or where they wait in salloc."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import structlog
@@ -10,6 +11,7 @@ from services.slurm.model.jobs import NOTED, SlurmJob, names_of_waiting
 from shared.domain.printable import printable
 
 _MOST_NOTED: Final = 256
+_MINUTE_S: Final = 60.0
 
 log = structlog.get_logger(__name__)
 
@@ -17,6 +19,33 @@ log = structlog.get_logger(__name__)
 def noted(words: str) -> str:
     """Return words as they are noted: in one line, and naming no application."""
     return printable(f"{NOTED}{words}".replace("=", " "), _MOST_NOTED)
+
+
+def noted_start(start_s: float, price: str, reason: str) -> str:
+    """Return a note of a job that waits: when it is expected to start (0: nobody knows), what it
+    will cost, and why it waits; empty texts are left out."""
+    at = time.strftime("%Y-%m-%dT%H:%M", time.localtime(start_s)) if start_s else ""
+    said = ", ".join(each for each in (at and f"start expected {at}", price) if each)
+    return noted(": ".join(each for each in (said, reason) if each))
+
+
+class NotesAMinute:
+    """So many commands of Slurm a minute at most, for notes of any kind."""
+
+    def __init__(self, per_minute: int, clock_s: Callable[[], float] = time.time) -> None:
+        self.per_minute, self._clock_s = per_minute, clock_s
+        self._left, self._filled_s = float(per_minute), clock_s()
+
+    def take(self, least_left: float = 0.0) -> bool:
+        """Take one of the commands of this minute, where so many are left then."""
+        now_s = self._clock_s()
+        refilled = (now_s - self._filled_s) / _MINUTE_S * self.per_minute
+        self._left = min(self.per_minute, self._left + max(0.0, refilled))
+        self._filled_s = now_s
+        if self._left < 1 + least_left:
+            return False
+        self._left -= 1
+        return True
 
 
 class JobNotes:

@@ -1,8 +1,8 @@
 """Publishes what happens in a Slurm: the cluster, submissions, starts and ends."""
 
 import time
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Final
@@ -14,6 +14,7 @@ from coplace.v1.jobs_pb2 import JobSubmitted
 
 from coplace_client.facts import fact
 from services.slurm.adapters.published_ends import PublishedEnds
+from services.slurm.adapters.quotes import NewJob
 from services.slurm.adapters.region import AskedRegion
 from services.slurm.adapters.runs import RunsSeen
 from services.slurm.adapters.sending import latest_us, send
@@ -29,6 +30,7 @@ from shared.process.clock import now_us
 from shared.slurm.clusters import ClusterMap
 from shared.slurm.facts import Site
 
+_MOST_NEW: Final = 1_000
 _RESTART: Final = "not declared: restart this process when the cluster is idle"
 
 log = structlog.get_logger(__name__)
@@ -71,6 +73,7 @@ class SlurmPublisher:
         # Arrays that wait, or have waited.
         self._arrays: set[str] = set()
         self._arrays_shown: set[str] = set()
+        self._new = deque[NewJob](maxlen=_MOST_NEW)
         self.held_because: dict[int, str] = {}
         """Why jobs of the last look are held, by Slurm's number."""
         self.unknown_fields: set[str] = set()
@@ -144,6 +147,7 @@ class SlurmPublisher:
         ]
         fresh += self._changes.events(self._waiting, now_us())
         self._send(fresh, before)
+        self._new.extend(self._came(fresh))
         self._changes.confirm()
         self._ends.confirm()
         # Slurm forgets jobs that ended, and so does this.
@@ -154,6 +158,16 @@ class SlurmPublisher:
         self._runs.remember(shown)
         self.states = Counter(self._state(job) for job in shown)
         return bool(fresh)
+
+    def new_jobs(self) -> Sequence[NewJob]:
+        """Return the jobs that wait and were published since the last call."""
+        return [self._new.popleft() for _ in range(len(self._new))]
+
+    def _came(self, fresh: Iterable[Envelope]) -> Iterator[NewJob]:
+        for event in fresh:
+            job = self._waiting.get(event.job_submitted.job_id)
+            if job is not None:
+                yield NewJob(job, event.job_submitted)
 
     def _note_waiting(self, job_id: str, job: SlurmJob) -> None:
         """What is held for what Coplace can't follow is let in by nobody's release in Slurm."""

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from coplace.v1.placement_service_pb2 import ListedJob
 
 from coplace_client.errors import RejectedError
-from services.slurm.adapters.notes import JobNotes, noted
+from services.slurm.adapters.notes import JobNotes, NotesAMinute, noted_start
 from services.slurm.adapters.region import AskedRegion
 from services.slurm.model.jobs import SlurmJob
 from shared.slurm.facts import Site, identify
@@ -37,14 +37,16 @@ class Reasons:
         site: Site,
         clusters: Iterable[str],
         every_s: float,
-        per_minute: int,
+        commands: NotesAMinute,
         clock_s: Callable[[], float] = time.time,
     ) -> None:
+        """As many `commands` as there are, also for others."""
         self._region, self._notes, self._site = region, notes, site
-        self._clusters, self._per_minute, self._clock_s = list(clusters), per_minute, clock_s
+        self._clusters, self._commands, self._clock_s = list(clusters), commands, clock_s
         self._every_s, self._due_s = every_s, -inf
         self._noted: dict[str, _NotedReason] = {}
-        self._left, self._filled_s = float(per_minute), clock_s()
+        self.prices: dict[str, str] = {}
+        """What jobs that wait will cost, in words, by their ids."""
 
     def note(self, shown: Iterable[SlurmJob], held_because: Mapping[int, str]) -> None:
         """Note it in those that wait, where it is time to, or somebody waits in salloc or srun to
@@ -53,7 +55,7 @@ class Reasons:
         now_s = self._clock_s()
         waiting = [job for job in shown if self._has_note(job)]
         is_due = now_s >= self._due_s or any(map(self._is_unanswered, waiting))
-        if not waiting or not self._per_minute or not is_due:
+        if not waiting or not self._commands.per_minute or not is_due:
             return
         self._due_s = now_s + self._every_s
         listed = {
@@ -69,15 +71,17 @@ class Reasons:
             before = self._noted.get(name)
             if found is None or (before is not None and _is_as_before(found, before)):
                 continue
-            if job.note == (words := _words(found)):
+            words = noted_start(found.start_s, self.prices.get(name, ""), found.reason)
+            if job.note == words:
                 self._noted[name] = found
                 continue
             fresh[name] = found
             by_note.setdefault(words, []).append(job)
         names = {self._id(job) for job in waiting}
         self._noted = {name: each for name, each in self._noted.items() if name in names}
+        self.prices = {name: each for name, each in self.prices.items() if name in names}
         for words, jobs in sorted(by_note.items(), key=lambda each: self._oldest_s(each[1])):
-            if not self._may_ask(now_s):
+            if not self._commands.take():
                 break
             self._notes.note(jobs, words)
             self._noted.update((name, fresh[name]) for name in map(self._id, jobs))
@@ -104,16 +108,6 @@ class Reasons:
             each.at_s if each else -inf for each in map(self._noted.get, map(self._id, jobs))
         )
 
-    def _may_ask(self, now_s: float) -> bool:
-        """Take one of the commands of this minute."""
-        refilled = (now_s - self._filled_s) / _MINUTE_S * self._per_minute
-        self._left = min(self._per_minute, self._left + max(0.0, refilled))
-        self._filled_s = now_s
-        if self._left < 1:
-            return False
-        self._left -= 1
-        return True
-
     def _id(self, job: SlurmJob) -> str:
         try:
             return identify(job.message(), self._site)
@@ -127,10 +121,3 @@ def _is_as_before(found: _NotedReason, before: _NotedReason) -> bool:
         return False
     least_s = max(_MINUTE_S, _MOVES * (before.start_s - found.at_s))
     return abs(found.start_s - before.start_s) < least_s
-
-
-def _words(found: _NotedReason) -> str:
-    if not found.start_s:
-        return noted(found.reason)
-    at = time.strftime("%Y-%m-%dT%H:%M", time.localtime(found.start_s))
-    return noted(f"start expected {at}: {found.reason}")

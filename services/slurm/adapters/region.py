@@ -6,10 +6,13 @@ from typing import Final, Protocol
 
 import grpc
 from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.jobs_pb2 import JobSubmitted
 from coplace.v1.placement_service_pb2 import (
     JOB_STANDING_HELD,
     JOB_STANDING_RESERVED,
     JOB_STANDING_WAITING,
+    ExplainRequest,
+    ExplainResponse,
     ListClustersRequest,
     ListClustersResponse,
     ListedJob,
@@ -18,6 +21,8 @@ from coplace.v1.placement_service_pb2 import (
     ListJobsRequest,
     ListLicencesRequest,
     ListReservationsRequest,
+    QuoteRequest,
+    QuoteResponse,
     ShowNodesRequest,
     ShowNodesResponse,
 )
@@ -57,6 +62,12 @@ class AskedRegion(Protocol):
 
     def waiting_jobs(self, cluster: str) -> Sequence[ListedJob]:
         """Return the jobs that wait for a cluster, and when they are expected to start."""
+
+    def explained(self, job_id: str) -> ExplainResponse:
+        """Return what becomes of a job."""
+
+    def quoted(self, job: JobSubmitted) -> QuoteResponse:
+        """Return what a job costs."""
 
     def reservations(self, cluster: str) -> Iterable[ListedReservation]:
         """Return the reservations of a cluster."""
@@ -123,6 +134,21 @@ class RegionOverGrpc:
                 request.page_token = answer.next_page_token
                 if not request.page_token:
                     return found
+
+    def explained(self, job_id: str) -> ExplainResponse:
+        """Return what becomes of a job."""
+        with self._calling() as channel:
+            stub = PlacementServiceStub(channel)
+            request = ExplainRequest(job_id=job_id)
+            answer: ExplainResponse = stub.Explain(request, timeout=_WITHIN_S)
+        return answer
+
+    def quoted(self, job: JobSubmitted) -> QuoteResponse:
+        """Return what a job costs."""
+        with self._calling() as channel:
+            stub = PlacementServiceStub(channel)
+            answer: QuoteResponse = stub.Quote(QuoteRequest(job=job), timeout=_WITHIN_S)
+        return answer
 
     def reservations(self, cluster: str) -> Iterable[ListedReservation]:
         """Return the reservations of a cluster."""

@@ -5,11 +5,14 @@ from types import SimpleNamespace
 
 import grpc
 from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.jobs_pb2 import JobSubmitted
 from coplace.v1.placement_service_pb2 import (
+    ExplainResponse,
     ListedJob,
     ListedLicences,
     ListedReservation,
     ListJobsRequest,
+    QuoteResponse,
     ShowNodesResponse,
 )
 
@@ -36,6 +39,8 @@ class PlayedRegion:
         self.reserved: list[ListedReservation] = []
         self.licensed: list[ListedLicences] = []
         self.known: list[str] = []
+        self.explains: dict[str, ExplainResponse] = {}
+        self.quotes = QuoteResponse()
         self.failures: list[Exception] = []
         self.last_round_us = 0
 
@@ -70,6 +75,16 @@ class PlayedRegion:
     def waiting_jobs(self, cluster: str) -> Sequence[ListedJob]:
         """What is listed of the cluster."""
         return [each for each in self.listed if each.allocation.cluster in ("", cluster)]
+
+    def explained(self, job_id: str) -> ExplainResponse:
+        """What is set of it."""
+        if job_id not in self.explains:
+            raise unanswered(grpc.StatusCode.NOT_FOUND, "unknown")
+        return self.explains[job_id]
+
+    def quoted(self, job: JobSubmitted) -> QuoteResponse:
+        """What is set."""
+        return self.quotes
 
     def reservations(self, cluster: str) -> Iterable[ListedReservation]:
         """What is set of it."""

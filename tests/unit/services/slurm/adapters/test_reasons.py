@@ -5,7 +5,7 @@ from typing import Any
 
 from coplace.v1.placement_service_pb2 import Forecast, ListedJob
 
-from services.slurm.adapters.notes import JobNotes
+from services.slurm.adapters.notes import JobNotes, NotesAMinute
 from services.slurm.adapters.reasons import Reasons
 from services.slurm.model.jobs import SlurmJob
 from tests.unit.services.slurm.adapters.test_notes import NotingSlurm, job
@@ -21,8 +21,9 @@ class Noted:
     def __init__(self, per_minute: int = 30, every_s: float = 0.0) -> None:
         self.slurm, self.region, self.now_s = NotingSlurm("SystemComment"), PlayedRegion(), NOW_S
         made = JobNotes(self.slurm)  # type: ignore[arg-type]
+        commands = NotesAMinute(per_minute, lambda: self.now_s)
         self._reasons = Reasons(
-            self.region, made, SITE, ["alpha"], every_s, per_minute, lambda: self.now_s
+            self.region, made, SITE, ["alpha"], every_s, commands, lambda: self.now_s
         )
 
     def of(self, *jobs: SlurmJob, held: dict[int, str] | None = None) -> list[tuple[str, str, str]]:
