@@ -351,7 +351,7 @@ SEEDS ?= 1 2 3 4 5
 SLURM ?= 22.05
 
 .PHONY: e2e-slurm
-e2e-slurm: setup system-servers system-slurm ## jobs of every kind under Coplace and plain Slurm side by side: JOBS_OF_SLURM= SEEDS="1 2" SLURM=24.11 KILLS=1
+e2e-slurm: setup system-servers system-slurm ## jobs of every kind under Coplace and plain Slurm side by side: JOBS_OF_SLURM= SEEDS="1 2" SLURM=24.11|newest KILLS=1
 	$(BIN)/python -m tests.slurm --jobs $(JOBS_OF_SLURM) --seeds $(SEEDS) --slurm $(SLURM) \
 	    $(if $(KILLS),--kills)
 

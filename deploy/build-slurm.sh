@@ -1,18 +1,24 @@
 #!/usr/bin/env bash
-# Makes a root with Debian 13's Slurm 24.11, its jobcomp/kafka plugin, slurmdbd and MariaDB, once, into
-# the folder of what was fetched or built before; prints where it is. Debian 12's Slurm has no such
-# plugin.
+# Makes a root with Debian 13's Slurm 24.11, or the newest of Debian's archive, its jobcomp/kafka plugin,
+# slurmdbd and MariaDB, once, into the folder of what was fetched or built before; prints where it is.
+# Debian 12's Slurm has no such plugin.
 #
-# Usage: build-slurm.sh
+# Usage: build-slurm.sh [24.11|newest]
 set -euo pipefail
 
-folder=${XDG_CACHE_HOME:-$HOME/.cache}/coplace/slurm-24.11
+release=${1:-24.11}
+case $release in
+24.11) suite=trixie ;;
+newest) suite=sid ;;
+*) echo "$0: 24.11 or newest, not $release" >&2; exit 2 ;;
+esac
+folder=${XDG_CACHE_HOME:-$HOME/.cache}/coplace/slurm-$release
 packages=(slurmctld slurmd slurm-client slurmdbd mariadb-server slurm-wlm-kafka-plugin)
 
 build() {
     rm -rf "$folder/root"
     # Its mounts go away with its namespace, even when it is killed.
-    unshare --mount debootstrap --variant=minbase trixie "$folder/root"
+    unshare --mount debootstrap --variant=minbase $suite "$folder/root"
     # The host's ways to the packages: certificates, names and settings of apt.
     cp -r /etc/ssl/certs "$folder/root/etc/ssl/"
     cp -r /etc/apt/apt.conf.d "$folder/root/etc/apt/"

@@ -8,7 +8,6 @@ reported it.
 """
 
 import argparse
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,9 +20,9 @@ from typing import Final
 from cli.kafka_topics import KafkaTopics
 from deploy.local.servers import LocalServers
 from tests.support.accounts_region import NAMESPACE, AccountsRegion
+from tests.support.slurm import built_slurm
 from tests.support.slurm_accounting import AccountingSlurm
 from tests.support.slurm_kinds import EveryKind
-from tests.support.snippets import REPOSITORY
 
 _CONF: Final = """\
 JobCompType=jobcomp/kafka
@@ -89,10 +88,8 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=40, help="ordinary ones of each half")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    script = REPOSITORY / "deploy" / "build-slurm.sh"
-    built = subprocess.run([script], stdout=subprocess.PIPE, text=True, check=True)
     with ExitStack() as stack:
-        return run(arguments.jobs, arguments.seed, Path(built.stdout.strip()), stack)
+        return run(arguments.jobs, arguments.seed, built_slurm("24.11"), stack)
 
 
 if __name__ == "__main__":

@@ -29,9 +29,8 @@ from coplace.v1.jobs_pb2 import JOB_OUTCOME_COMPLETED, JobFinished, JobSubmitted
 from cli.kafka_topics import KafkaTopics
 from deploy.local.servers import LocalServers
 from shared.streams.on_kafka.clients import Reader
-from tests.support.slurm import LocalSlurm
+from tests.support.slurm import LocalSlurm, built_slurm
 from tests.support.slurm_region import Region
-from tests.support.snippets import REPOSITORY
 
 _TOPIC: Final = "slurm.jobcomp"
 _CONF: Final = """\
@@ -322,12 +321,9 @@ def main() -> int:
     parser.add_argument("--records", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    built = subprocess.run(
-        [REPOSITORY / "deploy" / "build-slurm.sh"], stdout=subprocess.PIPE, text=True, check=True
-    )
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slurm-")))
-        root = Path(built.stdout.strip())
+        root = built_slurm("24.11")
         return attack(arguments.records, arguments.seed, folder, root, stack)
 
 

@@ -28,9 +28,9 @@ from tests.slurm.play import Play, run_all
 from tests.slurm.site import CLUSTERS, accounting_slurm, reserve
 from tests.slurm.verdict import MOST_HELD_SHARE, MOST_WASTED_S, Outcome
 from tests.support.accounts_region import AccountsRegion
+from tests.support.slurm import BUILT, built_slurm
 from tests.support.slurm_accounting import AccountingSlurm
 from tests.support.slurm_region import DEFAULTS, Region, connected
-from tests.support.snippets import REPOSITORY
 
 _KILL_EVERY_S: Final = 20.0
 _SERVICES: Final = ("ingest", "placement", "watch", "pricing")
@@ -189,13 +189,9 @@ def main() -> int:
     parser.add_argument("--order", default="manager", help="Coplace's setting of the policy")
     parser.add_argument("--kills", action="store_true", help="end everything hard in turn")
     parser.add_argument("--keep", type=Path, help="a folder for logs and accounts")
-    parser.add_argument("--slurm", choices=("22.05", "24.11"), default="22.05")
+    parser.add_argument("--slurm", choices=("22.05", *BUILT), default="22.05")
     given = parser.parse_args()
-    root = None
-    if given.slurm == "24.11":
-        script = REPOSITORY / "deploy" / "build-slurm.sh"
-        built = subprocess.run([script], stdout=subprocess.PIPE, text=True, check=True)
-        root = Path(built.stdout.strip())
+    root = built_slurm(given.slurm) if given.slurm in BUILT else None
     found = {}
     for seed in given.seeds:
         print(f"seed {seed}: {given.jobs} jobs on Slurm {given.slurm}", flush=True)

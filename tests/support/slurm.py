@@ -52,6 +52,8 @@ _HOLDS: Final = "JobSubmitPlugins=lua\nCliFilterPlugins=cli_filter/lua\n"
 _KEEPS_ENDS: Final = "JobCompType=jobcomp/lua\n"
 # Where its plugins leave word.
 _LEFT: Final = "/var/lib/coplace-slurm"
+# What deploy/build-slurm.sh makes from packages of other Debians.
+BUILT: Final = ("24.11", "newest")
 _HOSTS: Final = re.compile(r"^NodeName=(\S+)", re.MULTILINE)
 _COMMANDS: Final = ("scontrol", "scancel", "sinfo", "sbatch", "squeue")
 _WRAPPER: Final = """\
@@ -64,6 +66,13 @@ mount -t proc proc {root}/proc
 mount --bind /sys {root}/sys
 exec chroot {root} /usr/bin/env "$@"
 """
+
+
+def built_slurm(release: str) -> Path:
+    """The root that has a release of Slurm, `BUILT`; it is built once."""
+    script = REPOSITORY / "deploy" / "build-slurm.sh"
+    built = subprocess.run([script, release], stdout=subprocess.PIPE, text=True, check=True)
+    return Path(built.stdout.strip())
 
 
 def require_installed() -> None:

@@ -165,6 +165,7 @@ _HELD: Final[Mapping[str, tuple[str, _Why]]] = {
 _SLURM: Final[Mapping[str, str]] = {
     "container": "what the tasks run in",
     "container_id": "what the tasks run in",
+    "container_type": "what the tasks run in",
     "cpu_frequency_governor": "the clock of the batch script; its steps have that of Coplace",
     "cpu_frequency_maximum": "the clock of the batch script; its steps have that of Coplace",
     "cpu_frequency_minimum": "the clock of the batch script; its steps have that of Coplace",

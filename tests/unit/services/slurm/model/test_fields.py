@@ -16,7 +16,7 @@ WIDE = {"node_count": 2, "max_nodes": 2}
 PAGE = Path(__file__).parents[5] / "docs" / "slurm-fields.md"
 
 
-# The names that Slurm 22.05 and 24.11 show, and those of the documented form of 26.05.
+# The names that Slurm 22.05, 24.11 and 26.05 show.
 SHOWN = {
     file.stem: frozenset(file.read_text().split())
     for file in (Path(__file__).parent / "squeue_fields").glob("*.txt")
