@@ -252,3 +252,9 @@ def test_a_job_starts_by_the_watts_that_another_cluster_kept_fewer_of_for_the_fi
             Overrun(pick=14),
         )
     )
+
+
+def test_a_job_starts_by_watts_that_a_reservation_elsewhere_gave_up_after_its_turn() -> None:
+    """The first that waits was reserved for sooner and with less on a cluster whose turn came
+    later. No rule named why a job between them waited."""
+    assert not broken(script(923_942))
