@@ -111,7 +111,8 @@ def one_pass(schedulers: Sequence[Scheduler], now_s: float) -> list[Served]:
     """Make one pass over several schedulers as one queue.
 
     A scheduler that has served looks for its next entry once a job that starts has left all queues:
-    the watts reserved for it elsewhere may be those that the next entry needs.
+    the watts reserved for it elsewhere may be those that the next entry needs. So may be those of a
+    job that is reserved for sooner than elsewhere: those behind a reservation get their turn again.
     """
     for scheduler in schedulers:
         scheduler.begin(now_s)
@@ -122,20 +123,28 @@ def one_pass(schedulers: Sequence[Scheduler], now_s: float) -> list[Served]:
     while orders and (order := min(orders)) != DONE:
         number = orders.index(order)
         served = schedulers[number].serve()
-        if served is None:
-            schedulers[number].turn()
-            orders[number] = schedulers[number].next_order
-            continue
-        started.append(served)
-        _, entry, _, _ = served
-        for other, scheduler in enumerate(schedulers):
-            if other != number:
-                scheduler.drop(entry.arrival)
+        if served is not None:
+            started.append(served)
+        _tell_others(schedulers, number, served)
         schedulers[number].turn()
         orders = [scheduler.next_order for scheduler in schedulers]
     for scheduler in schedulers:
         scheduler.finish()
     return started
+
+
+def _tell_others(schedulers: Sequence[Scheduler], number: int, served: Served | None) -> None:
+    """Let the others know of the turn of the one of this number."""
+    has_moved, schedulers[number].has_moved = schedulers[number].has_moved, False
+    if served is None and not has_moved:
+        return
+    for other, scheduler in enumerate(schedulers):
+        if other == number:
+            continue
+        if served is not None:
+            scheduler.drop(served[1].arrival)
+        else:
+            scheduler.look_again()
 
 
 class Backfill(Dispatcher):

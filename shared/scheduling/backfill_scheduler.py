@@ -134,6 +134,12 @@ class BackfillScheduler(Scheduler):
         self._turns = self._acting(order)
         self.turn()
 
+    def look_again(self) -> None:
+        """Give those behind the reservation their turn again."""
+        if self._blocked is not None:
+            self._turns = self._acting(self._blocked.order + 1)
+            self.turn()
+
     def _unsettle(self) -> None:
         """Give every entry its turn again: nodes or watts were released."""
         self._forget_reservation()
@@ -241,7 +247,8 @@ class BackfillScheduler(Scheduler):
             return
         self._blocked = entry
         if self._is_capped:
-            self.budgets.reserve(entry.arrival, soonest.start_s, entry.limit_s, entry.draw_mw)
+            start_s, limit_s, draw_mw = soonest.start_s, entry.limit_s, entry.draw_mw
+            self.has_moved |= self.budgets.reserve(entry.arrival, start_s, limit_s, draw_mw)
         self._reserve(entry, soonest)
 
     @abstractmethod

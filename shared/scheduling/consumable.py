@@ -281,7 +281,8 @@ class ConsumableScheduler(BackfillScheduler):
         self._shadow = self._shadow_of(entry, soonest)
         if self._has_licences:
             needs = self.licences_of(entry)
-            self.licences.reserve(entry.arrival, soonest.start_s, entry.limit_s, needs)
+            start_s, limit_s = soonest.start_s, entry.limit_s
+            self.has_moved |= self.licences.reserve(entry.arrival, start_s, limit_s, needs)
 
     def _shadow_of(self, entry: Entry, soonest: Soonest) -> Shadow:
         self._nodes.reserve(soonest.states)

@@ -76,6 +76,8 @@ class Scheduler(ABC):
     next_order: int
     queue: WaitQueue
     budgets: Budgets
+    # Whether a job has a sooner reservation by its last turn than it had elsewhere.
+    has_moved = False
 
     @property
     @abstractmethod
@@ -105,6 +107,11 @@ class Scheduler(ABC):
     @abstractmethod
     def serve(self) -> Served | None:
         """Let the entry of the present turn act: return what starts, if any."""
+
+    def look_again(self) -> None:
+        """Note that others reserve less than when the last turns came; nothing where it reserves
+        for many."""
+        return
 
     @abstractmethod
     def finish(self) -> None:

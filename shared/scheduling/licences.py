@@ -111,12 +111,14 @@ class Licences:
         for name, _ in self._held.get(holder, ()):
             self._by_name[name].prolong(holder, release_s)
 
-    def reserve(self, arrival: int, start_s: float, duration_s: float, needs: Resources) -> None:
-        """Keep what a waiting job needs, from a time on for so long."""
+    def reserve(self, arrival: int, start_s: float, duration_s: float, needs: Resources) -> bool:
+        """Keep what a waiting job needs, from a time on for so long: see Budgets."""
         if needs:
             self._reserved[arrival] = needs
+        has_moved = False
         for name, count in needs:
-            self._by_name[name].reserve(arrival, start_s, duration_s, count)
+            has_moved |= self._by_name[name].reserve(arrival, start_s, duration_s, count)
+        return has_moved
 
     def give_up(self, arrival: int) -> None:
         """Give up what was reserved for a job, if anything."""

@@ -196,12 +196,15 @@ class PowerBudget:
         self.release(holder)
         self.hold(holder, release_s, draw_mw)
 
-    def reserve(self, arrival: int, start_s: float, duration_s: float, draw_mw: int) -> None:
-        """Keep watts for a waiting job, unless it has a reservation that is as early."""
+    def reserve(self, arrival: int, start_s: float, duration_s: float, draw_mw: int) -> bool:
+        """Keep watts for a waiting job, unless it has a reservation that is as early. Return True
+        where they take the place of a later one, whose watts others may have now."""
         before = self._reserved.get(arrival)
-        if before is None or start_s < before.start_s:
-            self._reserved[arrival] = PowerReservation(start_s, start_s + duration_s, draw_mw)
-            self._forget()
+        if before is not None and start_s >= before.start_s:
+            return False
+        self._reserved[arrival] = PowerReservation(start_s, start_s + duration_s, draw_mw)
+        self._forget()
+        return before is not None
 
     def give_up(self, arrival: int) -> None:
         """Give up what was reserved for a job, if anything."""
@@ -556,10 +559,12 @@ class Budgets:
         for budget in self._each:
             budget.prolong(holder, release_s)
 
-    def reserve(self, arrival: int, start_s: float, duration_s: float, draw_mw: int) -> None:
-        """Keep watts for a waiting job."""
+    def reserve(self, arrival: int, start_s: float, duration_s: float, draw_mw: int) -> bool:
+        """Keep watts for a waiting job; return True where some take the place of later ones."""
+        has_moved = False
         for budget in self._each:
-            budget.reserve(arrival, start_s, duration_s, draw_mw)
+            has_moved |= budget.reserve(arrival, start_s, duration_s, draw_mw)
+        return has_moved
 
     def give_up(self, arrival: int) -> None:
         """Give up what was reserved for a job."""

@@ -382,7 +382,7 @@ class Life:
         watts = [
             (cluster, arrival, kept._replace(begin_s=begin_s, end_s=kept.end_s + later_s))
             for cluster, arrival, kept in self._watts
-            for begin_s in [max(kept.begin_s, self.now_s)]
+            for begin_s in [self._begins_s(cluster, kept, acting)]
             for later_s in [begin_s - kept.begin_s]
             if arrival in waits
         ]
@@ -398,6 +398,21 @@ class Life:
             if arrival in stands
         }
         self._kept = sorted(found)
+
+    def _begins_s(self, cluster: str, kept: Kept, acting: Acting) -> float:
+        """When reserved watts begin as it is now: where they were kept from the end of a suspended
+        job on, under a cap of both, and the round ends after it was to run on, so much later."""
+        begin_s, budgets = max(kept.begin_s, self.now_s), self._plain_state.budgets()
+        suspended = {run.arrival for run in acting.to_run_on()}
+        ends_s = [
+            self.now_s + turn.end_s - turn.begin_s
+            for other, arrival, turn in self._kept
+            if arrival in suspended
+            and turn.begin_s < self.now_s
+            and turn.end_s <= begin_s
+            and any({cluster, other} <= budget.clusters for budget in budgets)
+        ]
+        return max([begin_s, *ends_s])
 
     def begin_pass(self) -> None:
         """Placement looks at its queue: it holds what is to be held."""

@@ -355,11 +355,13 @@ class Budget:
         )
         return self.cap_mw(time_s) - self.idle_mw - drawn - kept
 
-    def keep(self, arrival: int, kept: Kept) -> None:
-        """Reserve for a job, unless what it has is as early."""
+    def keep(self, arrival: int, kept: Kept) -> bool:
+        """Reserve for a job, unless what it has is as early. True where it had something later."""
         known = self.kept.get(arrival)
-        if known is None or kept.begin_s < known.begin_s:
-            self.kept[arrival] = kept
+        if known is not None and kept.begin_s >= known.begin_s:
+            return False
+        self.kept[arrival] = kept
+        return known is not None
 
     def drops(self, from_s: float, until_s: float) -> list[float]:
         """The times of an interval at which less may be left than before."""
@@ -591,7 +593,7 @@ class Region:
             for s in budget.drops(start_s, start_s + entry.limit_s)
         )
 
-    def _reserve(self, entry: Waiting) -> None:
+    def _reserve(self, entry: Waiting, visited: dict[str, int]) -> None:
         over, nodes = self.over(entry.cluster), self.clusters[entry.cluster]
         budgets = [*over, *self.licences_of(entry)]
         if nodes.awaits(entry, self.now_s):
@@ -610,8 +612,19 @@ class Region:
         self.promises[entry.cluster] = Promise(entry.arrival, entry.units, start_s)
         kept = Kept(start_s, start_s + entry.limit_s, entry.draw_mw)
         self.promised[entry.cluster] = kept
-        for budget in budgets:
+        moved = [
             budget.keep(entry.arrival, kept._replace(draw_mw=budget.of(entry)))
+            for budget in budgets
+        ]
+        for cluster in self.promises if any(moved) else ():
+            if cluster != entry.cluster:
+                visited[cluster] = self._promised_order(cluster)
+
+    def _promised_order(self, cluster: str) -> int:
+        """The place of the job that has the promise of a cluster: those behind it get their turn
+        again where what is promised elsewhere takes less than it did."""
+        promised = self.promises[cluster].arrival, cluster
+        return next(e.order for e in self._all if (e.arrival, e.cluster) == promised)
 
     # A pass -------------------------------------------------------------------------------------
 
@@ -639,7 +652,7 @@ class Region:
             if starts_now:
                 self._start(mode or entry, left.pop(0), visited)
             elif entry.cluster not in self.promises:
-                self._reserve(entry)
+                self._reserve(entry, visited)
         if left:
             self.faults.append(f"started, though their turn never came: {left}")
 
@@ -688,9 +701,8 @@ class Region:
         """What was promised to a job that starts is free: those behind it get their turn again."""
         for cluster, promise in list(self.promises.items()):
             if promise.arrival == arrival:
+                visited[cluster] = self._promised_order(cluster)
                 del self.promises[cluster]
-                gone = next(e for e in self._all if (e.arrival, e.cluster) == (arrival, cluster))
-                visited[cluster] = gone.order
                 for budget in [*self.over(cluster), *self.licences]:
                     budget.kept.pop(arrival, None)
 

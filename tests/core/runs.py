@@ -285,6 +285,11 @@ class Acting:
             kept = Kept(start_s, start_s + own.duration_s, own.draw_mw)
             budget.keep(own.arrival, kept)
 
+    def to_run_on(self) -> list[Run]:
+        """Those that are suspended for caps alone, and not asked to run on."""
+        waiting = [self.runs[j] for j in self._first_to_have_watts() if self._is_to_wait(j)]
+        return [run for run in waiting if not run.is_to_stand]
+
     def _is_to_wait(self, job_id: str) -> bool:
         return self.runs[job_id].stands and self.runs[job_id].will_stand
 

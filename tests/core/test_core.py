@@ -213,6 +213,13 @@ def test_a_job_that_lacks_nodes_and_watts_is_relaxed_in_both() -> None:
     )
 
 
+def test_a_suspended_job_runs_on_though_its_round_ends_late_and_another_waits_for_its_nodes() -> (
+    None
+):
+    """Each waited behind the other for ever."""
+    assert not broken(script(920_361))
+
+
 def test_watts_are_freed_for_the_entry_whose_lack_the_requests_name() -> None:
     """The job lacked watts alone on two clusters, less on the one that the rules took it for."""
     assert not broken(script(5_120_603))
@@ -245,3 +252,9 @@ def test_a_job_starts_by_the_watts_that_another_cluster_kept_fewer_of_for_the_fi
             Overrun(pick=14),
         )
     )
+
+
+def test_a_job_starts_by_watts_that_a_reservation_elsewhere_gave_up_after_its_turn() -> None:
+    """The first that waits was reserved for sooner and with less on a cluster whose turn came
+    later. No rule named why a job between them waited."""
+    assert not broken(script(923_942))

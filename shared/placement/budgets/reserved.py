@@ -1,7 +1,7 @@
 """Watts that are kept between passes: reserved for jobs that wait, for suspended ones, and for
 those for which watts are being freed."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from shared.placement.budgets.joint_margin import JointMargin
@@ -52,6 +52,15 @@ class KeptWatts(NamedTuple):
             budget.reserve(self.holder, self.start_s, self.duration_s, kept_mw)
 
 
+class SuspendedTurn(NamedTuple):
+    """When and for how long the last round kept watts for a suspended job."""
+
+    cluster: str
+    arrival: int
+    start_s: float
+    left_s: float
+
+
 class ReservedWatts(NamedTuple):
     """Watts that the last pass reserved for a job that waits."""
 
@@ -69,31 +78,40 @@ class ReservedWatts(NamedTuple):
 
 class Reserved:
     """Watts that are reserved for jobs. What the last pass reserved is state, since no rebuild
-    finds it out; what suspended jobs are to have beside what waits, and what is being freed, is
-    worked out in every round."""
+    finds it out, and so is when suspended jobs were to run on; what they are to have beside what
+    waits, and what is being freed, is worked out in every round."""
 
     def __init__(self, state: State, job_table: JobTable, margin: JointMargin) -> None:
         self._job_table, self._margin = job_table, margin
         self._kept = state.value("reserved-watts", tuple[ReservedWatts, ...])
         self.reservations = self._kept.get() or ()
+        self._kept_turns = state.value("suspended-turns", tuple[SuspendedTurn, ...])
+        self._turns = self._kept_turns.get() or ()
         self.of_suspended: list[KeptWatts] = []
         self.of_sharing: list[KeptWatts] = []
 
     def note(self, plan: Dispatch) -> None:
-        """Store what a pass reserved: it is reserved from now on."""
+        """Store what a pass reserved, and when suspended jobs are to run on: it is reserved from
+        now on."""
         reservations = tuple(_reservations(plan))
         if reservations != self.reservations:
             self.reservations = reservations
             self._kept.put(reservations)
+        turns = tuple(SuspendedTurn(*kept[:4]) for kept in self.of_suspended)
+        if turns != self._turns:
+            self._turns = turns
+            self._kept_turns.put(turns)
 
     def keep(self, budgets: ByCluster) -> None:
         """Put into budgets what is kept beside what waits."""
         for kept in [*self.of_suspended, *self.of_sharing]:
             kept.put_into(budgets)
 
-    def committed(self, now_s: float) -> ByCluster:
+    def committed(self, now_s: float, suspended: Container[int] = ()) -> ByCluster:
         """Return budgets with all that is held, with what the last pass reserved for jobs that
-        still wait, and with what is kept beside."""
+        still wait, and with what is kept beside. Where the round ends after one of the `suspended`
+        jobs was to run on, what was reserved from its end on begins later too: else each would
+        wait behind the other for ever."""
         budgets = self._margin.budgets(now_s)
         for budget in distinct(budgets):
             budget.advance(now_s)
@@ -103,13 +121,23 @@ class Reserved:
                 under.hold(held.holder, held.release_s, held.draw_mw)
         for one in self.reservations:
             if one.cluster in budgets and self._waits(one.arrival):
-                one.from_now(now_s).put_into(budgets)
+                kept = one.from_now(now_s)
+                late = [t for t in self._turns if t.start_s < now_s and t.arrival in suspended]
+                ends_s = [now_s + t.left_s for t in late if _is_behind(kept, t, budgets)]
+                kept._replace(start_s=max([kept.start_s, *ends_s])).put_into(budgets)
         self.keep(budgets)
         return budgets
 
     def _waits(self, arrival: int) -> bool:
         job = self._job_table.at_arrival(arrival)
         return job is not None and job.waits
+
+
+def _is_behind(kept: KeptWatts, turn: SuspendedTurn, budgets: ByCluster) -> bool:
+    """Return whether watts are kept from the end of a suspended job on, under a budget of its."""
+    if kept.start_s < turn.start_s + turn.left_s:
+        return False
+    return any(budget in budgets[turn.cluster] for budget in budgets[kept.cluster])
 
 
 def distinct(budgets: ByCluster) -> list[PowerBudget]:

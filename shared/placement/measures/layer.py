@@ -281,11 +281,12 @@ class MeasureLayer:
 
     # Watts that are free again --------------------------------------------------------------------
 
-    def _run_on(self, stopped: Iterable[tuple[JobRecord, JobAllocation]]) -> Iterator[ActionAsked]:
+    def _run_on(self, stopped: Sequence[tuple[JobRecord, JobAllocation]]) -> Iterator[ActionAsked]:
         """Let suspended jobs run on that fit beside what runs and is reserved; the others are kept
         watts from when these will be there, so that no later job takes them. Where they never are
         its nodes are expected back by nobody."""
-        budgets = self._reserved.committed(self._now_s)
+        suspended = {job.arrival for job, _ in stopped}
+        budgets = self._reserved.committed(self._now_s, suspended)
         for job, placed in stopped:
             under = Budgets(budgets[placed.cluster])
             draw_mw, left_s = placed.counted_mw, placed.left_s

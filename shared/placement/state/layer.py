@@ -206,7 +206,7 @@ class StateLayer:
             self.nodes.forget(message.cluster)
             self.reservations.forget_cluster(message.cluster)
             self.licences.remove_gone()
-            self.managers.forget(message.cluster)
+            self.managers.close(message.cluster)
             self.jobs.allocations.close(message.cluster, {})
 
     def _return(self, event: Event, message: ClusterReturned) -> None:
@@ -214,10 +214,12 @@ class StateLayer:
         self._grant_again(message.cluster)
 
     def _drain(self, event: Event, message: NodesDrained) -> None:
+        self.models.require_since_undeclared(event, message.cluster)
         self.nodes.drain(event, message)
         self._change_nodes(message)
 
     def _resume(self, event: Event, message: NodesResumed) -> None:
+        self.models.require_since_undeclared(event, message.cluster)
         self.nodes.resume(event, message)
         self._change_nodes(message)
 
@@ -228,10 +230,12 @@ class StateLayer:
         return self.jobs.allocations.occupancy[cluster].free_from(unavailable)
 
     def _reserve(self, event: Event, message: ReservationDeclared) -> None:
+        self.models.require_since_undeclared(event, message.cluster)
         self.reservations.declare(event, message)
         self._grant_again(message.cluster)
 
     def _unreserve(self, event: Event, message: ReservationRemoved) -> None:
+        self.models.require_since_undeclared(event, message.cluster)
         self.reservations.remove(event, message)
         self._grant_again(message.cluster)
 
@@ -304,7 +308,8 @@ class StateLayer:
         self._fail_nodes(message, failure)
 
     def _fail_nodes(self, message: JobRequeued | JobFinished, failure: Failure) -> None:
-        if message.failed_nodes:
+        is_news = self.models.is_since_undeclared(failure.at_us, message.cluster)
+        if message.failed_nodes and is_news:
             self.nodes.fail(message.cluster, message.failed_nodes, failure)
 
 

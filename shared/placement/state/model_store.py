@@ -135,9 +135,19 @@ class ModelStore:
         if isinstance(message, ClusterUndeclared) and message.cluster not in self.declared:
             raise RejectedError("cluster", f"{message.cluster[:80]!r} is not declared")
         if isinstance(message, ClusterDeclared | ClusterLost | ClusterReturned):
-            undeclared = self._newest.get(_undeclaration(message.cluster))
-            if undeclared:
-                require_newer(event, stamp_of(undeclared))
+            self.require_since_undeclared(event, message.cluster)
+
+    def require_since_undeclared(self, event: Event, cluster: str) -> None:
+        """Raise OvertakenError for what was said of a cluster before it was undeclared: where it is
+        declared again, a copy of that says nothing of it."""
+        undeclared = self._newest.get(_undeclaration(cluster))
+        if undeclared:
+            require_newer(event, stamp_of(undeclared))
+
+    def is_since_undeclared(self, time_us: int, cluster: str) -> bool:
+        """Return whether a cluster was not undeclared since a time."""
+        undeclared = self._newest.get(_undeclaration(cluster))
+        return undeclared is None or undeclared.time_us < time_us
 
     def _known_of(self, message: Message) -> object:
         """Return what is known now of a message's subject, if jobs are evaluated by it."""

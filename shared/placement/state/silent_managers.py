@@ -24,12 +24,14 @@ _MOST_MANAGERS: Final = 8
 
 class LastWord(NamedTuple):
     """The last word of a manager on a cluster: when it says that it was said, when a round had it,
-    None until that ends, and after how long without another the manager is silent."""
+    None until that ends, and after how long without another the manager is silent. `is_over` once
+    the cluster was undeclared: the word is remembered, so that a copy of it says nothing."""
 
     manager: str
     said_us: int
     heard_s: float | None
     silent_after_s: float
+    is_over: bool = False
 
     @property
     def silent_from_s(self) -> float:
@@ -86,29 +88,30 @@ class SilentManagers:
             if any(each.heard_s is None for each in words):
                 heard = [each.heard(now_s) if each.heard_s is None else each for each in words]
                 self._rows.put(cluster, tuple(heard))
-        last = {cluster: _last(words) for cluster, words in self._rows.items()}
         before = self.silent
         self.silent = {
             cluster: Closure(each.silent_from_s, silent_manager=each.manager)
-            for cluster, each in last.items()
+            for cluster, each in self._last()
             if each.silent_from_s <= now_s
         }
         return before != self.silent
 
-    def forget(self, cluster: str) -> None:
-        """Forget a cluster that was undeclared."""
-        self._rows.drop(cluster)
+    def close(self, cluster: str) -> None:
+        """Judge a cluster no more that was undeclared."""
+        if words := self._words(cluster):
+            self._rows.put(cluster, tuple(each._replace(is_over=True) for each in words))
 
     def due_s(self) -> Iterator[float]:
         """Yield when managers that were heard are silent."""
-        for cluster, words in self._rows.items():
+        for cluster, each in self._last():
             if cluster not in self.silent:
-                yield _last(words).silent_from_s
+                yield each.silent_from_s
 
-
-def _last(words: LastWords) -> LastWord:
-    """Return the word that holds the longest."""
-    return max(words, key=lambda each: each.silent_from_s)
+    def _last(self) -> Iterator[tuple[str, LastWord]]:
+        """Yield of each cluster the word that holds the longest."""
+        for cluster, words in self._rows.items():
+            if in_force := [each for each in words if not each.is_over]:
+                yield cluster, max(in_force, key=lambda each: each.silent_from_s)
 
 
 def repair(state: State, now_us: int) -> None:

@@ -74,6 +74,7 @@ class Words:
 
     _said: dict[str, list[_Word]] = field(default_factory=dict)
     _declared: dict[str, Stamp] = field(default_factory=dict)
+    _undeclared: dict[str, Stamp] = field(default_factory=dict)
 
     def learn(self, event: Event) -> None:
         """One more."""
@@ -85,6 +86,8 @@ class Words:
         until_us = told.until_us if isinstance(told, NodesDrained) else 0
         for node in expand(",".join(told.nodes)) if told.nodes else [""]:
             stamp, is_own = (event.time_us, event.id), event.source == SOURCE
+            if stamp <= self._undeclared.get(told.cluster, (0, "")):
+                continue  # a copy of what was said before
             word = _Word(stamp, node, isinstance(told, NodesDrained), until_us, is_own)
             self._said.setdefault(told.cluster, []).append(word)
 
@@ -94,6 +97,7 @@ class Words:
         is_newest = stamp > self._declared.get(told.cluster, (0, ""))
         self._declared[told.cluster] = max(stamp, self._declared.get(told.cluster, stamp))
         if isinstance(told, ClusterUndeclared):
+            self._undeclared[told.cluster] = max(stamp, self._undeclared.get(told.cluster, stamp))
             said = self._said.get(told.cluster, [])
             self._said[told.cluster] = [
                 word for word in said if word.stamp > stamp and not (word.is_own and is_newest)

@@ -63,17 +63,20 @@ class Reserved:
     _said: dict[tuple[str, str], tuple[Stamp, ReservationDeclared | None]] = field(
         default_factory=dict
     )
+    _undeclared: dict[str, Stamp] = field(default_factory=dict)
 
     def learn(self, event: Event) -> None:
         """One more. What was said of a cluster that is undeclared is forgotten."""
-        told = event.payload
+        told, stamp = event.payload, (event.time_us, event.id)
+        if isinstance(told, ClusterUndeclared):
+            self._undeclared[told.cluster] = max(stamp, self._undeclared.get(told.cluster, stamp))
         if isinstance(told, ClusterUndeclared) and told.cluster not in self.declared.clusters:
             self._said = {key: said for key, said in self._said.items() if key[0] != told.cluster}
         if not isinstance(told, ReservationDeclared | ReservationRemoved):
             return
-        key, stamp = (told.cluster, told.name), (event.time_us, event.id)
-        known, _ = self._said.get(key, ((0, ""), None))
-        if stamp > known:
+        key, before = (told.cluster, told.name), self._undeclared.get(told.cluster, (0, ""))
+        known, _ = self._said.get(key, (before, None))
+        if stamp > max(known, before):
             self._said[key] = stamp, told if isinstance(told, ReservationDeclared) else None
 
     def of(self, cluster: str) -> dict[str, ReservationDeclared]:

@@ -11,6 +11,7 @@ from shared.streams.stages.stage import AlreadyAppliedError, Round
 from tests.unit.shared.placement.region import (
     T0_US,
     alive,
+    declared,
     declined,
     end_us,
     feed,
@@ -136,6 +137,32 @@ def test_an_undeclared_cluster_is_silent_no_more() -> None:
     round_of(processor, 5, undeclared("p1", end_us(4)))
     round_of(processor, 6)
     assert processor.queries.silent_managers() == {"p2": False}
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_copy_of_a_word_of_before_an_undeclaration_is_no_word_either(*, is_killed: bool) -> None:
+    processor = silent()
+    anew = declared("p1", 4, time_us=end_us(5))
+    round_of(processor, 5, undeclared("p1", end_us(4)))
+    round_of(processor, 6, anew, alive(end_us(5), "p1", manager="its successor"))
+    if is_killed:
+        processor = Placement(saved(processor.changes()), PolicySettings(), 7.0)
+    with pytest.raises(AlreadyAppliedError):
+        processor.handle(alive(T0_US, "p1"))
+    round_of(processor, 10)
+    assert processor.queries.silent_managers() == {"p1": True, "p2": False}
+
+
+def test_a_manager_of_before_an_undeclaration_is_not_judged_until_it_speaks_again() -> None:
+    processor = silent()
+    round_of(processor, 5, undeclared("p1", end_us(4)))
+    round_of(processor, 6, declared("p1", 4, time_us=end_us(5)))
+    assert not processor.queries.silent_managers()["p1"]
+    assert processor.wake_us() is None
+    hour_us = 3_600_000_000  # by its clock, which is behind, this is before the undeclaration
+    round_of(processor, 7, alive(end_us(6) - hour_us + 1, "p1", manager="behind"))
+    round_of(processor, 11)
+    assert processor.queries.silent_managers()["p1"]
 
 
 def test_a_return_by_an_operator_does_not_speak_for_a_manager() -> None:

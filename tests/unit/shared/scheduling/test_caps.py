@@ -134,6 +134,25 @@ def test_a_shared_budget_holds_for_all_schedulers_and_reserves_once_at_the_earli
     assert region.least_headroom_mw(70.0, 100.0) == 80_000
 
 
+def test_watts_that_a_sooner_reservation_elsewhere_leaves_let_others_start_at_once() -> None:
+    """Job 1 is kept 80 W on the first scheduler, so that job 2 behind it on the second has too few;
+    then it is kept 20 W on the third, sooner."""
+    region = budget((-inf, 100_000), is_shared=True)
+    waiting = [
+        [Entry(1, 1, 4, 500.0, draw_mw=80_000)],
+        [Entry(2, 3, 4, 500.0, draw_mw=10_000), Entry(3, 2, 1, 500.0, draw_mw=60_000)],
+        [Entry(5, 1, 4, 100.0, draw_mw=20_000)],
+    ]
+    held = [(4, 2, 200.0), (5, 3, 900.0), (4, 2, 100.0)]
+    loads = [Load(nodes, 2, [NodeSet(taken, end_s)]) for nodes, taken, end_s in held]
+    schedulers = [
+        EasyScheduler(load, queue_of(entries), number, [region])
+        for number, (load, entries) in enumerate(zip(loads, waiting, strict=True))
+    ]
+    assert [served[1].arrival for served in serve(schedulers, 0.0)] == [2]
+    assert region.reservation_of(1) == (100.0, 200.0, 20_000)
+
+
 def test_a_candidate_whose_watts_another_scheduler_took_is_refused_and_reserves_nothing() -> None:
     """Both candidates were looked up while 50 W were left: the second one finds none."""
     region = budget((-inf, 100_000), is_shared=True)

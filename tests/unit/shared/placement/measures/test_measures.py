@@ -45,6 +45,7 @@ from tests.unit.shared.placement.region import (
     requeued,
     returned,
     round_of,
+    saved,
     started,
     submitted,
     suspended,
@@ -57,10 +58,13 @@ IDLE_W = NODES * 100.0
 LOWER, SUSPEND, END = Measure.LOWER_FREQUENCY, Measure.SUSPEND, Measure.END
 
 
+def rules(*measures: Measure, cap_slowdown: float = 1.0) -> PolicySettings:
+    return PolicySettings(Policy.BASE, cap_measures=measures, cap_slowdown=cap_slowdown)
+
+
 def region(*measures: Measure, cap_slowdown: float = 1.0) -> Placement:
     """Jobs run on p1 alone."""
-    rules = PolicySettings(Policy.BASE, cap_measures=measures, cap_slowdown=cap_slowdown)
-    processor = Placement({}, rules, 7.0)
+    processor = Placement({}, rules(*measures, cap_slowdown=cap_slowdown), 7.0)
     feed(processor, models(NODES))
     feed(processor, [declared("p1", NODES, T0_US + 1, architecture="p1")])
     return processor
@@ -306,6 +310,25 @@ def test_nobody_takes_the_watts_that_a_suspended_job_waits_for() -> None:
     assert "beside the reservation of b" in queued.reason
     [resume] = round_of(processor, 7, finished("a", end_us(6)))
     assert actions([resume]) == [("b", ACTION_KIND_RESUME, 2.7)]
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_who_is_suspended_runs_on_before_the_job_that_waits_for_its_nodes(
+    *, is_killed: bool
+) -> None:
+    """The cap rises 10 s before a round ends: then the reservation of the job that waits began 10 s
+    too early for the other one, and each waited behind the other for ever."""
+    processor = region(SUSPEND)
+    running(processor, job("a", nodes=2))
+    rises_s = 30 * 11 - 10
+    steps = (0, IDLE_W + 500), (rises_s, IDLE_W + 900)
+    [stop] = round_of(processor, 2, capped(POWER_SCOPE_CLUSTER, "p1", *steps, time_us=end_us(1)))
+    [queued] = round_of(processor, 3, done(stop, end_us(2)), job("wide", 100, nodes=3))
+    assert verdict(queued) == "queued"
+    assert processor.wake_us() == end_us(10) - 10_000_000
+    if is_killed:
+        processor = Placement(saved(processor.changes()), rules(SUSPEND), 7.0)
+    assert actions(round_of(processor, 10)) == [("a", ACTION_KIND_RESUME, 2.7)]
 
 
 def test_who_waits_for_nodes_that_no_cap_ever_gives_back_keeps_nobody_from_anything() -> None:
