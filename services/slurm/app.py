@@ -23,6 +23,8 @@ from services.slurm.adapters.kept_runs import EndedRuns
 from services.slurm.adapters.meter import SlurmMeter
 from services.slurm.adapters.notes import JobNotes
 from services.slurm.adapters.obedience import Obedience
+from services.slurm.adapters.order import SlurmOrder
+from services.slurm.adapters.order_terms import OrderTerms
 from services.slurm.adapters.publisher import SlurmPublisher
 from services.slurm.adapters.reasons import Reasons
 from services.slurm.adapters.region import AskedRegion, RegionOverGrpc
@@ -102,7 +104,9 @@ async def _connect(
     select = SelectRules.of_config(config)
     terms = SlurmTerms(site, own.architecture or name, uncounted, select=select)
     declarer = _Declarer(slurm, own.site, terms, shares)
-    publisher = SlurmPublisher(region, terms, RunsSeen.beside(region, site, clusters))
+    manager = (own.site, f"Slurm {name} of {own.site}", clusters)
+    order = SlurmOrder(region, OrderTerms(slurm), manager, own.order_every_s)
+    publisher = SlurmPublisher(region, terms, RunsSeen.beside(region, site, clusters), order)
     declared = await until.done("Slurm and ingest", lambda: declarer.declare(publisher))
     declarer.note_left_out(declared)
     # Before that it rejects their jobs.
@@ -152,6 +156,7 @@ async def _connect(
         tasks.create_task(_every(own.looks_every_s, ended.publish))
         tasks.create_task(_every(own.idle_looks_every_s, note_reasons))
         tasks.create_task(_every(own.nodes_every_s, tell_nodes))
+        tasks.create_task(_every(own.reorders_every_s, order.look))
         tasks.create_task(_every(own.declares_every_s, declare))
         obedience = Obedience(slurm, region, site, notes, publisher.held_at_us)
         tasks.create_task(reader.run(Tries(obedience).obey))
