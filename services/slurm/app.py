@@ -16,10 +16,12 @@ from services.slurm.adapters.contact import Contact
 from services.slurm.adapters.cursor import CursorFile
 from services.slurm.adapters.decisions import DecisionsInHand
 from services.slurm.adapters.declared import DeclaredBySlurm
+from services.slurm.adapters.declared_limits import LimitsBySlurm, LimitWatch
 from services.slurm.adapters.drains import DrainPublisher
 from services.slurm.adapters.giving_back import alone
 from services.slurm.adapters.heartbeat import SlurmHeartbeat
 from services.slurm.adapters.kept_runs import EndedRuns
+from services.slurm.adapters.limited import LimitedStarts
 from services.slurm.adapters.meter import SlurmMeter
 from services.slurm.adapters.notes import JobNotes
 from services.slurm.adapters.obedience import Obedience
@@ -159,7 +161,12 @@ async def _connect(
         tasks.create_task(_every(own.reorders_every_s, order.look))
         tasks.create_task(_every(own.declares_every_s, declare))
         obedience = Obedience(slurm, region, site, notes, publisher.held_at_us)
-        tasks.create_task(reader.run(Tries(obedience).obey))
+        tries = Tries(obedience)
+        tasks.create_task(reader.run(tries.obey))
+        limited = LimitedStarts(region, site, clusters, tries.refuse)
+        tasks.create_task(limited.run(lambda: looks.shown, own.looks_every_s))
+        limits = LimitWatch(slurm, config, LimitsBySlurm(region, f"{own.site}/{name}"), limited)
+        tasks.create_task(_every(own.limits_every_s, lambda: limits.look(looks.shown)))
 
 
 class _Until:

@@ -1,6 +1,7 @@
 """Reads what Slurm takes the order of its jobs from, each piece only where it has a weight."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from services.slurm.adapters.commands import Slurm, SlurmError
@@ -12,6 +13,7 @@ from services.slurm.model.order_records import (
     size_of,
 )
 from services.slurm.model.priority import PriorityRules, QueueTerms
+from services.slurm.model.select_rules import SelectRules
 
 _SSHARE: Final = ("sshare", "--all", "--partition", "--format=Account,User,Partition,FairShare")
 _ASSOCIATIONS: Final = ("sacctmgr", "show", "associations")
@@ -33,6 +35,8 @@ class OrderTerms:
         """Return them as Slurm has them now. Raises SlurmError where it does not answer at all."""
         slurm, config, problems = self._slurm, self._slurm.config(), dict[str, str]()
         rules = PriorityRules.of_config(config)
+        if "NO_NORMAL_ALL" in rules.flags:
+            rules = rules.with_flags_of(_text_of(config.get("SLURM_CONF", "")))
         has_accounts = "slurmdbd" in config.get("AccountingStorageType", "")
         of_cluster = f"cluster={config['ClusterName']}"
 
@@ -58,6 +62,7 @@ class OrderTerms:
             partitions_of(slurm.shown("partition")),
             nodes,
             cpus,
+            not SelectRules.of_config(config).shares_nodes,
             of_accounts(
                 "fair share", rules.fair_share, lambda: fair_shares_of(slurm.table(*_SSHARE))
             ),
@@ -75,3 +80,11 @@ class OrderTerms:
         )
         self.problems = problems
         return found
+
+
+def _text_of(file: str) -> str:
+    """Empty where it cannot be read."""
+    try:
+        return Path(file).read_text(errors="replace") if file else ""
+    except OSError:
+        return ""

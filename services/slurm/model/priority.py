@@ -7,7 +7,7 @@ its weight, without the nice value. Whoever is not known to the accounts has no 
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Self, TypeVar
 
 from services.slurm.model.jobs import SlurmJob
@@ -19,9 +19,11 @@ _MULTIFACTOR: Final = "priority/multifactor"
 LEAST: Final = 1
 MOST: Final = 2**32 - 1
 _DURATION: Final = re.compile(r"(?:(\d{1,6})-)?(\d{1,6}):(\d{1,2}):(\d{1,2})")
+_FLAGS: Final = re.compile(r"^\s*PriorityFlags\s*=\s*(\S*)", re.IGNORECASE | re.MULTILINE)
 _DAY_S: Final = 86_400
 _HOUR_S: Final = 3_600
 _MINUTE_S: Final = 60
+_MIB: Final = 2**20
 # As Slurm counts minutes without an end.
 _NO_END_MIN: Final = 2**32 - 1
 _Value = TypeVar("_Value", int, float)
@@ -71,6 +73,12 @@ class PriorityRules:
         part of the largest there is."""
         return not self.flags.isdisjoint(("NO_NORMAL_ALL", f"NO_NORMAL_{kind}"))
 
+    def with_flags_of(self, conf: str) -> "PriorityRules":
+        """Return them with the flags of the text of slurm.conf. Slurm shows each NO_NORMAL flag as
+        NO_NORMAL_ALL."""
+        said = _FLAGS.findall(conf)
+        return replace(self, flags=frozenset(said[-1].upper().split(","))) if said else self
+
     @property
     def only_grows(self) -> bool:
         """Return whether no priority becomes less."""
@@ -105,12 +113,13 @@ class PartitionTerms(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class QueueTerms:
     """What Slurm takes the priorities of its jobs from, beside these; `nodes` and `cpus` are those
-    of the whole Slurm."""
+    of the whole Slurm, which `gives_whole_nodes` where its select plugin gives no single cores."""
 
     rules: PriorityRules = field(default_factory=PriorityRules)
     partitions: Mapping[str, PartitionTerms] = field(default_factory=dict)
     nodes: int = 0
     cpus: int = 0
+    gives_whole_nodes: bool = False
     fair_shares: Mapping[Association, float] = field(default_factory=dict)
     associations: Mapping[Association, int] = field(default_factory=dict)
     qos: Mapping[str, int] = field(default_factory=dict)
@@ -135,10 +144,7 @@ def priority(job: SlurmJob, partition: str, terms: QueueTerms, age_s: float) -> 
         + (rules.job_size * _job_size(job, size, there, terms) if rules.job_size else 0.0)
         + rules.partition * _normal(rules, "PART", there.job_factor, _most_factor(terms))
         + rules.qos * _normal(rules, "QOS", *_of_qos(job, terms))
-        + sum(
-            weight * _tres(rules, size.get(name, 0.0), there.tres.get(name, 0.0))
-            for name, weight in rules.tres.items()
-        )
+        + sum(weight * _tres(rules, name, size, there.tres) for name, weight in rules.tres.items())
         - job.nice
     )
 
@@ -204,12 +210,16 @@ def _job_size(
     job: SlurmJob, size: Mapping[str, float], there: PartitionTerms, terms: QueueTerms
 ) -> float:
     """How large a job is beside the Slurm: by nodes and by CPUs, half each. With
-    SMALL_RELATIVE_TO_TIME its CPUs a minute of its limit."""
+    SMALL_RELATIVE_TO_TIME its CPUs a minute of its limit. Slurm counts the CPUs that it would get,
+    as soon as it has tried to start it: one a node at least, and all of nodes that nobody
+    shares."""
     rules, all_nodes, all_cpus = terms.rules, terms.nodes, terms.cpus
     if not (all_nodes and all_cpus):
         return 0.0
     nodes = size.get("node") or job.least_nodes or 1
-    cpus = job.asked("max_cpus") or size.get("cpu") or job.asked("cpus")
+    cpus = max(job.asked("cpus") or size.get("cpu", 0.0), job.asked("node_count"))
+    if job.is_alone or terms.gives_whole_nodes:
+        cpus = max(cpus, nodes * all_cpus / all_nodes)
     if "SMALL_RELATIVE_TO_TIME" in rules.flags:
         limit_min = job.asked("time_limit") or there.max_time_min
         part = max(nodes * all_cpus / all_nodes, cpus) / max(limit_min, 1) / all_cpus
@@ -219,11 +229,15 @@ def _job_size(
     return min(max(1 - part if rules.favors_small else part, 0.0), 1.0)
 
 
-def _tres(rules: PriorityRules, asked: float, there: float) -> float:
-    """How much of a resource of its partition a job asks for."""
-    if not (asked and there):
+def _tres(
+    rules: PriorityRules, name: str, asked: Mapping[str, float], there: Mapping[str, float]
+) -> float:
+    """How much of a resource of its partition a job asks for; memory as it is counts in MiB."""
+    if not (asked.get(name) and there.get(name)):
         return 0.0
-    return asked if rules.is_raw("TRES") else asked / there
+    if rules.is_raw("TRES"):
+        return asked[name] / _MIB if name == "mem" else asked[name]
+    return asked[name] / there[name]
 
 
 def _number(said: str) -> float:

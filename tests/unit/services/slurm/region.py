@@ -8,6 +8,7 @@ from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_service_pb2 import (
     ListedJob,
     ListedLicences,
+    ListedLimit,
     ListedReservation,
     ListJobsRequest,
     ShowNodesResponse,
@@ -35,6 +36,7 @@ class PlayedRegion:
         self.listed: list[ListedJob] = []
         self.reserved: list[ListedReservation] = []
         self.licensed: list[ListedLicences] = []
+        self.limited: list[ListedLimit] = []
         self.known: list[str] = []
         self.failures: list[Exception] = []
         self.last_round_us = 0
@@ -78,3 +80,7 @@ class PlayedRegion:
     def licences(self) -> Iterable[ListedLicences]:
         """What is set."""
         return self.licensed
+
+    def limits(self) -> Iterable[ListedLimit]:
+        """What is set."""
+        return self.limited

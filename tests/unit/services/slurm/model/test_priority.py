@@ -94,11 +94,12 @@ def test_a_nice_value_below_0_is_added_in_each_form_of_it(nice: Any) -> None:
     ("of", "size"),
     [
         ({}, 0.140625),
-        ({"tres_req_str": "cpu=3,mem=12G,node=3"}, 0.421875),
-        ({"tres_req_str": "cpu=12,mem=1200M,node=1", "node_count": 2}, 0.3125),
-        ({"tres_req_str": "cpu=1,mem=8G,node=2", "node_count": 4}, 0.265625),
+        ({"tres_req_str": "cpu=3,mem=12G,node=3", "cpus": None}, 0.421875),
+        ({"tres_req_str": "cpu=12,mem=1200M,node=1", "node_count": 2, "cpus": 12}, 0.3125),
+        ({"tres_req_str": "cpu=1,mem=8G,node=2", "node_count": 4}, 0.3125),
+        ({"shared": "none"}, 0.25),
         ({"tres_req_str": ""}, 0.140625),
-        ({"tres_req_str": "cpu=99,node=9"}, 1.0),
+        ({"tres_req_str": "node=9", "cpus": 99}, 1.0),
     ],
 )
 def test_a_job_is_as_large_as_its_nodes_and_cpus_are_of_all(
@@ -123,6 +124,16 @@ def test_factors_are_taken_as_they_are_where_flags_say_so() -> None:
     assert priority(high, "fast", terms(**{**raw, "PriorityWeightPartition": "2"}), 0) == 80
     assert priority(high, "all", terms(**{**raw, "PriorityWeightAssoc": "2"}), 0) == 8
     assert priority(high, "all", terms(**{**raw, "PriorityWeightTRES": "CPU=7"}), 0) == 7
+    in_mib = terms(**{**raw, "PriorityWeightTRES": "Mem=2"})
+    assert priority(high, "all", in_mib, 0) == 8_192
+
+
+def test_flags_that_slurm_shows_as_one_are_those_of_slurm_conf() -> None:
+    shown = PriorityRules.of_config({"PriorityFlags": "NO_NORMAL_ALL"})
+    assert shown.is_raw("TRES")
+    said = shown.with_flags_of("#PriorityFlags=x\n  priorityflags = no_normal_qos,Incr_Only # y\n")
+    assert (said.is_raw("TRES"), said.is_raw("QOS"), said.only_grows) == (False, True, True)
+    assert shown.with_flags_of("ClusterName=alpha").is_raw("TRES")
 
 
 def test_an_association_of_the_partition_counts_before_that_of_the_user() -> None:
