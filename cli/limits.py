@@ -49,6 +49,7 @@ _BESIDE: Final = {
     "most cores": "most cores",
     **dict.fromkeys(("node-hours", "most node-hours"), "most node-hours"),
     "resources": "resources",
+    "declared_by": "declared_by",
 }
 _MOST: Final = 1_000_000_000
 _MOST_NODE_HOURS: Final = 1e10

@@ -11,7 +11,7 @@ import pytest
 
 from deploy.local.servers import LocalServers
 from tests.support.slurm import require_installed
-from tests.support.slurm_accounting import AccountingSlurm
+from tests.support.slurm_accounting import AccountingSlurm, open_folder
 from tests.support.slurm_region import Region, connected
 
 NODES: Final = """\
@@ -19,17 +19,24 @@ NodeName=n[1-2] CPUs=8 RealMemory=4096
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 MORE: Final = "AccountingStorageEnforce=associations,limits,qos\n"
-_NODE: Final = ("--exclusive", "--nodes=1", "--account=physics")
+_NODE: Final = ("--exclusive", "--nodes=1", "--account=physics", "--chdir=/")
 # A node is given back by one job and taken by the next within so long: looks of half a second on
 # both sides, and Slurm's own of a second.
 _HANDS_OVER_S: Final = 8.0
 
 
 @pytest.fixture(scope="module")
-def region(servers: LocalServers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Region]:
+def region(servers: LocalServers) -> Iterator[Region]:
     require_installed()
-    slurm = AccountingSlurm(tmp_path_factory.mktemp("limits"), None, MORE, NODES, holds=True)
-    with connected(servers, slurm, "limits-", COPLACE_SLURM_LIMITS_EVERY_S="1") as found:
+    with (
+        open_folder() as folder,
+        connected(
+            servers,
+            AccountingSlurm(folder, None, MORE, NODES, holds=True),
+            "limits-",
+            COPLACE_SLURM_LIMITS_EVERY_S="1",
+        ) as found,
+    ):
         found.until(found.is_ready, "the cluster")
         for words in (
             "add qos one MaxJobsPU=1",
@@ -37,7 +44,7 @@ def region(servers: LocalServers, tmp_path_factory: pytest.TempPathFactory) -> I
             "add user daemon account=physics",
             *(f"modify user {name} set qos=normal,one,short" for name in ("root", "daemon")),
         ):
-            slurm.run("sacctmgr", "-i", *words.split())
+            _manage(found, *words.split())
         yield found
 
 

@@ -15,7 +15,7 @@ from services.slurm.adapters.order_terms import OrderTerms
 from services.slurm.model.jobs import SlurmJob
 from services.slurm.model.priority import QueueTerms, priority, waits_since_s, whole
 from tests.support.slurm import require_installed
-from tests.support.slurm_accounting import AccountingSlurm
+from tests.support.slurm_accounting import AccountingSlurm, open_folder
 from tests.support.slurm_region import Region, connected
 
 NODES: Final = """\
@@ -191,11 +191,15 @@ def test_each_priority_is_that_which_slurm_shows_of_a_job_that_is_not_held(
 
 
 @pytest.fixture
-def region(servers: LocalServers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Region]:
+def region(servers: LocalServers) -> Iterator[Region]:
     require_installed()
-    slurm = AccountingSlurm(tmp_path_factory.mktemp("order"), None, RULES, ONE, holds=True)
     every = {"COPLACE_SLURM_ORDER_EVERY_S": "2", "COPLACE_SLURM_REORDERS_EVERY_S": "0.5"}
-    with connected(servers, slurm, "order-", **every) as found:
+    with (
+        open_folder() as folder,
+        connected(
+            servers, AccountingSlurm(folder, None, RULES, ONE, holds=True), "order-", **every
+        ) as found,
+    ):
         found.until(found.is_ready, "the cluster")
         found.ask("policy", "set", "order=manager", "--reason", "as Slurm has it")
         yield found
@@ -220,14 +224,12 @@ def _starts(slurm: AccountingSlurm, numbers: Sequence[int]) -> Sequence[int]:
 
 
 @pytest.mark.timeout(400)
-def test_with_coplace_jobs_start_in_the_order_of_plain_slurm(
-    region: Region, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_with_coplace_jobs_start_in_the_order_of_plain_slurm(region: Region) -> None:
     own = region.slurm
     assert isinstance(own, AccountingSlurm)
-    with AccountingSlurm(tmp_path_factory.mktemp("plain"), None, RULES, ONE) as plain:
+    with open_folder() as folder, AccountingSlurm(folder, None, RULES, ONE) as plain:
         both = (plain, own)
-        whole = ("--exclusive", "--nodes=2")
+        whole = ("--exclusive", "--nodes=2", "--chdir=/")
         for slurm in both:
             add_accounts(slurm)
             slurm.submit("sleep 8", "--time=1", *whole, "--account=physics", "--uid=games")
@@ -236,7 +238,10 @@ def test_with_coplace_jobs_start_in_the_order_of_plain_slurm(
             # What runs from here on changes no shares.
             for name in ("normal", "high", "low"):
                 slurm.run("sacctmgr", "-i", "modify", "qos", name, "set", "usagefactor=0")
-        region.until(lambda: all(map(_has_shares, both)), "shares")
+        deadline_s = time.monotonic() + 2 * _WITHIN_S
+        while not all(map(_has_shares, both)):
+            assert time.monotonic() < deadline_s, [slurm.say("sshare", "--all") for slurm in both]
+            time.sleep(2)
         blocks = [slurm.submit("sleep 900", "--time=20", *whole) for slurm in both]
         for slurm, number in zip(both, blocks, strict=True):
             _until_it_is(slurm, number, "RUNNING")

@@ -1,7 +1,6 @@
 """Declares limits of a Slurm that placement keeps too."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
 import structlog
 from coplace.v1.control_pb2 import LimitsDeclared
@@ -12,20 +11,20 @@ from services.slurm.adapters.limited import LimitedStarts
 from services.slurm.adapters.region import AskedRegion
 from services.slurm.adapters.sending import send
 from services.slurm.model.jobs import SlurmJob
-from services.slurm.model.limits import ASSOCIATION_FIELDS, QOS_FIELDS, limits_of
+from services.slurm.model.limits import ASSOCIATION_FIELDS, QOS_FIELDS, enforces_limits, limits_of
 from shared.process.clock import now_us
 
 _Key = tuple[int, str, int]
-_ENFORCED: Final = frozenset({"limits", "safe", "all"})
 
 log = structlog.get_logger(__name__)
 
 
-def enforces_limits(config: Mapping[str, str]) -> bool:
-    """Return whether a Slurm, as `scontrol show config` has it, starts no job beyond its limits."""
-    said = config.get("AccountingStorageEnforce", "").lower().split(",")
-    has_accounts = "slurmdbd" in config.get("AccountingStorageType", "")
-    return has_accounts and not _ENFORCED.isdisjoint(said)
+def limits_in(slurm: Slurm, name: str) -> list[LimitsDeclared]:
+    """Return the limits of the Slurm of this name that have an equal. Raises SlurmError."""
+    of_it = ("show", "associations", f"cluster={name}", ASSOCIATION_FIELDS)
+    return limits_of(
+        slurm.table("sacctmgr", "show", "qos", QOS_FIELDS), slurm.table("sacctmgr", *of_it)
+    )
 
 
 class LimitsBySlurm:
@@ -96,21 +95,27 @@ class LimitWatch:
         self._slurm, self._declared, self._limited = slurm, declared, limited
         self._enforces, self._cluster = enforces_limits(config), config["ClusterName"]
         self._before: Sequence[Sequence[str]] | None = None
+        self._has_recalled = False
 
     def look(self, shown: Sequence[SlurmJob]) -> None:
         """Declare the limits, and let jobs in again where that may help. Raises SlurmError and
         UnansweredError."""
-        qos, associations = [], []
-        of_cluster = ("sacctmgr", "show", "associations", f"cluster={self._cluster}")
+        limits: list[LimitsDeclared] = []
         if self._enforces:
-            qos = self._slurm.table("sacctmgr", "show", "qos", QOS_FIELDS)
-            associations = self._slurm.table(*of_cluster, ASSOCIATION_FIELDS)
-        self._declared.declare(limits_of(qos, associations))
+            limits = limits_in(self._slurm, self._cluster)
+            if shown and not self._has_recalled:
+                self._limited.recall(shown)
+                self._has_recalled = True
+        self._declared.declare(limits)
         if not self._limited.has_declined:
             self._before = None
             return
         # Those too that have no equal.
-        rows = [*self._slurm.table("sacctmgr", "show", "qos"), *self._slurm.table(*of_cluster)]
+        of_cluster = ("show", "associations", f"cluster={self._cluster}")
+        rows = [
+            *self._slurm.table("sacctmgr", "show", "qos"),
+            *self._slurm.table("sacctmgr", *of_cluster),
+        ]
         changed = self._before is not None and rows != self._before
         self._before = rows
         self._limited.let_in(shown, limits_changed=changed)

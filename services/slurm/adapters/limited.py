@@ -98,6 +98,15 @@ class LimitedStarts:
             self._declined[name] = _Limited(limit, now_s, times, beside)
             log.info("declined", job=name, limit=limit)
 
+    def recall(self, shown: Iterable[SlurmJob]) -> None:
+        """Let jobs in again whose starts a process before declined: for what is not known here, and
+        placement grants them nothing until then."""
+        now_s = self._clock_s()
+        for job in shown:
+            if job.is_pending and job.word.grant and not job.word.is_started:
+                name = identify(job.message(), self._site)
+                self._declined.setdefault(name, _Limited("", now_s, 0, frozenset(), may=True))
+
     def let_in(self, shown: Iterable[SlurmJob], *, limits_changed: bool) -> None:
         """Let jobs in again that were declined, where a job that held nodes then has ended, or
         limits have changed; those that somebody holds stay held. Raises UnansweredError."""

@@ -29,6 +29,8 @@ from shared.slurm.tres import Tres, most_important
 QOS_FIELDS: Final = "format=Name,GrpJobs,GrpTRES,MaxJobsPU,MaxTRESPU,MaxJobsPA,MaxTRESPA"
 ASSOCIATION_FIELDS: Final = "format=Account,User,Partition,GrpJobs,GrpTRES,MaxJobs,ParentName"
 _MOST: Final = 2**31 - 1
+# As slurm.conf says that limits are enforced; `safe` is more.
+_ENFORCED: Final = frozenset({"limits", "safe", "all"})
 # As releases name the limit for which they do not start a job.
 _REASON: Final = re.compile(
     r"(?:QOS|Assoc)\w*(?:Limit|NotSatisfied|Threshold|NotAllowed)|MaxBillingPerAccount"
@@ -93,6 +95,13 @@ class _Row(NamedTuple):
     together: Amounts
     most_jobs: str
     above: str
+
+
+def enforces_limits(config: Mapping[str, str]) -> bool:
+    """Return whether a Slurm, as `scontrol show config` has it, starts no job beyond its limits."""
+    said = config.get("AccountingStorageEnforce", "").lower().split(",")
+    has_accounts = "slurmdbd" in config.get("AccountingStorageType", "")
+    return has_accounts and not _ENFORCED.isdisjoint(said)
 
 
 def limits_of(

@@ -15,9 +15,10 @@ from coplace.v1.placement_service_pb2 import (
 )
 from structlog.testing import capture_logs
 
-from services.slurm.adapters.declared_limits import LimitsBySlurm, LimitWatch, enforces_limits
+from services.slurm.adapters.declared_limits import LimitsBySlurm, LimitWatch
 from services.slurm.adapters.limited import LimitedStarts
 from services.slurm.model.jobs import SlurmJob
+from services.slurm.model.limits import enforces_limits
 from tests.unit.services.slurm.fields import JOB, RUNS, SUBMIT_S
 from tests.unit.services.slurm.region import SITE, PlayedRegion
 
@@ -192,3 +193,14 @@ def test_a_job_that_is_gone_is_forgotten() -> None:
     beside.slurm.asked.clear()
     beside.released()
     assert beside.slurm.asked == ["qos", "associations"]
+
+
+def test_after_a_restart_what_was_declined_before_comes_again_once() -> None:
+    beside = _Beside()
+    before = job(admin_comment="coplace grant=2 declined", priority=0)
+    assert beside.released() == []
+    assert beside.released(before, job(job_id=18), job(**RELEASED, job_id=19)) == []
+    beside.now_s += 31
+    assert beside.released(before) == [NAME]
+    beside.now_s += 5_000
+    assert beside.released(before) == []
