@@ -66,14 +66,14 @@ def check(
     ] = "127.0.0.1:50054",
 ) -> None:
     """Try each piece of a site's configuration, and say what is missing."""
-    slurm = Slurm()
+    slurm, silent_s = Slurm(), _silent_s(heartbeat)
     found = [
         *_tried("Slurm's configuration", lambda: of_config(slurm.config(), getpass.getuser())),
         *_tried("squeue --json", lambda: of_jobs(slurm.config(), len(slurm.jobs()))),
         *_tried("Slurm's order", lambda: _of_order(slurm)),
         *_tried("Slurm's limits", lambda: _of_limits(slurm)),
         *_tried(f"nodes and {clusters}", lambda: of_nodes(slurm.nodes(), shares_of(clusters))),
-        *of_silence(_silent_s(heartbeat), _timer_state()),
+        *of_silence(silent_s, _timer_state()),
         *_answering("ingest", ingest),
         *_answering("placement", placement),
         *_answering("watch", watch),
