@@ -86,7 +86,7 @@ class Amounts(NamedTuple):
 _NONE: Final = Amounts()
 
 
-class _Row(NamedTuple):
+class _AssociationRow(NamedTuple):
     """A row of associations. `own` is what it says itself, of all together below an account."""
 
     account: str
@@ -132,14 +132,16 @@ def _of_qos(rows: Iterable[Sequence[str]]) -> Iterator[LimitsDeclared]:
 
 def _of_associations(rows: Iterable[Sequence[str]]) -> Iterator[LimitsDeclared]:
     """Of each account what all have together; and what each user in it has, the most of any where
-    they differ. A user who has one association has the limits of that too."""
+    they differ. A user of one association has the limits of that too."""
     known = [
-        _Row(row[0], "|".join(row[1:-5]), row[-5], Amounts.read(*row[-4:-2]), row[-2], row[-1])
+        _AssociationRow(
+            row[0], "|".join(row[1:-5]), row[-5], Amounts.read(*row[-4:-2]), row[-2], row[-1]
+        )
         for row in rows
         if len(row) >= 7
     ]
     accounts = {row.account: row for row in known if not row.user}
-    of_user: dict[str, list[_Row]] = {}
+    of_user: dict[str, list[_AssociationRow]] = {}
     each_in: dict[str, Amounts] = {}
     for row in known:
         if not row.user:
@@ -156,9 +158,9 @@ def _of_associations(rows: Iterable[Sequence[str]]) -> Iterator[LimitsDeclared]:
             yield from _declared(LIMIT_SUBJECT_USER, user, _of_one(own[0], accounts))
 
 
-def _of_one(row: _Row, accounts: Mapping[str, _Row]) -> Amounts:
-    """What a user has in an account: who has no number of jobs of his own has that of the account,
-    or of the next one above that has one. In a partition it is no limit of all his jobs."""
+def _of_one(row: _AssociationRow, accounts: Mapping[str, _AssociationRow]) -> Amounts:
+    """What a user has in an account: his own number of jobs, else that of the account, or of the
+    next one above that has one. In a partition it is no limit of all his jobs."""
     if row.partition:
         return _NONE
     jobs, account, seen = row.most_jobs, row.account, set[str]()

@@ -1,6 +1,6 @@
 """What Slurm's commands say of partitions, nodes, fair shares, associations and QOS: pure.
 
-Nothing in it is believed: rows that are none are left out.
+Nothing in it is believed: invalid rows are left out.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -51,7 +51,7 @@ def fair_shares_of(rows: Iterable[Sequence[str]]) -> dict[Association, float]:
 
 def associations_of(rows: Iterable[Sequence[str]]) -> dict[Association, int]:
     """Return the priorities of `sacctmgr show associations`, whose rows have an account, a user, a
-    partition, a priority and the account above. Who has none has that of the account above."""
+    partition, a priority and the account above. A row without one has that of the account above."""
     own: dict[Association, int | None] = {}
     above: dict[str, str] = {}
     for row in rows:

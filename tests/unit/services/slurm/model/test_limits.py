@@ -77,7 +77,7 @@ def test_an_account_limits_all_in_it_and_each_user_as_the_loosest_of_them() -> N
     assert (each.most_running_jobs, each.most_cores) == (9, 0)
     bob = found[LIMIT_SUBJECT_USER, "bob", LIMIT_SUBJECT_UNSPECIFIED]
     assert (bob.most_running_jobs, bob.most_cores) == (3, 4)
-    # Who has another association in a partition has no limit there that Coplace knows.
+    # An association of a partition has no limit that Coplace knows.
     everyone = {(each.name, each.each): each for each in limits_of([], rows)}
     assert ("chem", LIMIT_SUBJECT_USER) not in everyone
     assert everyone["lab", LIMIT_SUBJECT_USER].most_running_jobs == 2
