@@ -41,7 +41,7 @@ def manager_priority(
 
 def _within_tier(tier: int, number: int, terms: QueueTerms) -> int:
     """A number above those of all lower tiers, which share the 32 bits evenly."""
-    tiers = sorted({each.tier for each in terms.partitions.values()} | {tier})
+    tiers = terms.tiers if tier in terms.tiers else sorted({*terms.tiers, tier})
     if len(tiers) == 1:
         return number
     band = (MOST + 1) // len(tiers)

@@ -8,6 +8,7 @@ its weight, without the nice value. Whoever is not known to the accounts has no 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from typing import Final, NamedTuple, Self, TypeVar
 
 from services.slurm.model.jobs import SlurmJob
@@ -110,7 +111,7 @@ class PartitionTerms(NamedTuple):
     tres: Mapping[str, float] = {}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class QueueTerms:
     """What Slurm takes the priorities of its jobs from, beside these; `nodes` and `cpus` are those
     of the whole Slurm, which `gives_whole_nodes` where its select plugin gives no single cores."""
@@ -128,6 +129,26 @@ class QueueTerms:
         """Return what is known of a partition."""
         return self.partitions.get(name, _UNKNOWN)
 
+    @cached_property
+    def most_factor(self) -> int:
+        """Return the largest `PriorityJobFactor`."""
+        return max((each.job_factor for each in self.partitions.values()), default=0)
+
+    @cached_property
+    def most_association(self) -> int:
+        """Return the largest priority of an association."""
+        return max(self.associations.values(), default=0)
+
+    @cached_property
+    def most_qos(self) -> int:
+        """Return the largest priority of a QOS."""
+        return max(self.qos.values(), default=0)
+
+    @cached_property
+    def tiers(self) -> tuple[int, ...]:
+        """Return the tiers of partitions, from the last to the first."""
+        return tuple(sorted({each.tier for each in self.partitions.values()}))
+
 
 _UNKNOWN: Final = PartitionTerms()
 
@@ -135,15 +156,16 @@ _UNKNOWN: Final = PartitionTerms()
 def priority(job: SlurmJob, partition: str, terms: QueueTerms, age_s: float) -> float:
     """Return the priority of a job in a partition, before Slurm cuts it to a whole number from 1 to
     2^32 - 1, where it has waited for so long."""
-    rules, size = terms.rules, amounts(text(job.fields.get("tres_req_str")))
-    there = terms.partition(partition)
+    rules, size = terms.rules, _amounts(text(job.fields.get("tres_req_str")))
+    there, qos = terms.partition(partition), terms.qos.get(text(job.fields.get("qos")), 0)
+    association = _found(terms.associations, job, partition) or 0
     return (
         rules.age * _age(rules, age_s)
-        + rules.association * _normal(rules, "ASSOC", *_of_association(job, partition, terms))
+        + rules.association * _normal(rules, "ASSOC", association, terms.most_association)
         + rules.fair_share * (_found(terms.fair_shares, job, partition) or 0.0)
         + (rules.job_size * _job_size(job, size, there, terms) if rules.job_size else 0.0)
-        + rules.partition * _normal(rules, "PART", there.job_factor, _most_factor(terms))
-        + rules.qos * _normal(rules, "QOS", *_of_qos(job, terms))
+        + rules.partition * _normal(rules, "PART", there.job_factor, terms.most_factor)
+        + rules.qos * _normal(rules, "QOS", qos, terms.most_qos)
         + sum(weight * _tres(rules, name, size, there.tres) for name, weight in rules.tres.items())
         - job.nice
     )
@@ -174,6 +196,10 @@ def duration_s(said: str) -> int:
     return days * _DAY_S + hours * _HOUR_S + minutes * _MINUTE_S + seconds
 
 
+# Most jobs ask for what others ask for.
+_amounts = lru_cache(maxsize=4_096)(amounts)
+
+
 def _age(rules: PriorityRules, age_s: float) -> float:
     return 1.0 if age_s >= rules.max_age_s else max(age_s, 0.0) / rules.max_age_s
 
@@ -183,20 +209,6 @@ def _normal(rules: PriorityRules, kind: str, of: float, most: float) -> float:
     if rules.is_raw(kind):
         return of
     return of / most if most > 0 else 0.0
-
-
-def _most_factor(terms: QueueTerms) -> int:
-    return max((each.job_factor for each in terms.partitions.values()), default=0)
-
-
-def _of_association(job: SlurmJob, partition: str, terms: QueueTerms) -> tuple[int, int]:
-    own = _found(terms.associations, job, partition) or 0
-    return own, max(terms.associations.values(), default=0)
-
-
-def _of_qos(job: SlurmJob, terms: QueueTerms) -> tuple[int, int]:
-    own = terms.qos.get(text(job.fields.get("qos")), 0)
-    return own, max(terms.qos.values(), default=0)
 
 
 def _found(of: Mapping[Association, _Value], job: SlurmJob, partition: str) -> _Value | None:
