@@ -39,6 +39,7 @@ _WITHIN_S: Final = 30.0
 _COLUMNS: Final = (
     *("of", "name", "each", "who", "jobs", "most jobs", "nodes", "most nodes"),
     *("cores", "most cores", "node-hours", "most node-hours", "resources"),
+    "declared_by",
 )
 # Left out of a table where none has the other.
 _BESIDE: Final = {
@@ -48,6 +49,7 @@ _BESIDE: Final = {
     "most cores": "most cores",
     **dict.fromkeys(("node-hours", "most node-hours"), "most node-hours"),
     "resources": "resources",
+    "declared_by": "declared_by",
 }
 _MOST: Final = 1_000_000_000
 _MOST_NODE_HOURS: Final = 1e10
@@ -157,6 +159,7 @@ def row(listed: ListedLimit) -> Row:
         "node-hours": round(listed.node_hours, 1),
         "most node-hours": round(limit.node_s / _HOUR_S, 1) or None,
         "resources": ", ".join(of_most) or None,
+        "declared_by": listed.declared_by or None,
     }
 
 

@@ -16,6 +16,7 @@ from cli.notes import note
 from cli.slurm.catch_up import catch_up, reconcile
 from coplace_client.errors import UnusableError
 from services.slurm.adapters.commands import Slurm
+from services.slurm.adapters.declared_limits import limits_in
 from services.slurm.adapters.giving_back import (
     GIVEN_BACK,
     FailedError,
@@ -23,13 +24,17 @@ from services.slurm.adapters.giving_back import (
     given_back,
     shown_jobs,
 )
+from services.slurm.adapters.order_terms import OrderTerms
 from services.slurm.model.fields_page import page
+from services.slurm.model.limits import enforces_limits
 from services.slurm.processor.checks import (
     TIMER,
     SetupPiece,
     of_config,
     of_jobs,
+    of_limits,
     of_nodes,
+    of_order,
     of_silence,
 )
 from services.slurm.settings import shares_of
@@ -61,12 +66,14 @@ def check(
     ] = "127.0.0.1:50054",
 ) -> None:
     """Try each piece of a site's configuration, and say what is missing."""
-    slurm = Slurm()
+    slurm, silent_s = Slurm(), _silent_s(heartbeat)
     found = [
         *_tried("Slurm's configuration", lambda: of_config(slurm.config(), getpass.getuser())),
         *_tried("squeue --json", lambda: of_jobs(slurm.config(), len(slurm.jobs()))),
+        *_tried("Slurm's order", lambda: _of_order(slurm)),
+        *_tried("Slurm's limits", lambda: _of_limits(slurm)),
         *_tried(f"nodes and {clusters}", lambda: of_nodes(slurm.nodes(), shares_of(clusters))),
-        *of_silence(_silent_s(heartbeat), _timer_state()),
+        *of_silence(silent_s, _timer_state()),
         *_answering("ingest", ingest),
         *_answering("placement", placement),
         *_answering("watch", watch),
@@ -92,6 +99,18 @@ def _tried(what: str, find: Callable[[], Iterable[SetupPiece]]) -> list[SetupPie
         return list(find())
     except UnusableError as error:
         return [SetupPiece(what, str(error))]
+
+
+def _of_order(slurm: Slurm) -> Iterable[SetupPiece]:
+    terms = OrderTerms(slurm)
+    terms.read()
+    return of_order(slurm.config(), terms.problems)
+
+
+def _of_limits(slurm: Slurm) -> Iterable[SetupPiece]:
+    config = slurm.config()
+    limits = limits_in(slurm, config["ClusterName"]) if enforces_limits(config) else []
+    return of_limits(config, len(limits))
 
 
 def _silent_s(heartbeat: Path) -> float | None:

@@ -7,6 +7,8 @@ from coplace.v1.control_pb2 import ManagerAlive
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import (
     JOB_OUTCOME_COMPLETED,
+    REFUSED_KIND_LIMIT,
+    REFUSED_KIND_UNSPECIFIED,
     JobActionDone,
     JobActionRefused,
     JobCancelled,
@@ -170,9 +172,10 @@ def decline_event(
     reason: str,
     now_us: int,
     refused_nodes: Sequence[str] = (),
+    limit: str = "",
 ) -> Envelope:
     """Return the event that a grant did not start, and never will; `refused_nodes`, as names or
-    host lists, are those that the job can't have."""
+    host lists, are those that the job can't have, and the `limit` is one that keeps it from all."""
     payload = JobDeclined(
         job_id=job_id,
         attempt=attempt,
@@ -180,6 +183,8 @@ def decline_event(
         reason=reason,
         declined_at_us=now_us,
         refused_nodes=refused_nodes,
+        refused_kind=REFUSED_KIND_LIMIT if limit else REFUSED_KIND_UNSPECIFIED,
+        refused_name=limit,
     )
     return job_fact(source, payload, grant, now_us)
 

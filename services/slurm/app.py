@@ -16,13 +16,17 @@ from services.slurm.adapters.contact import Contact
 from services.slurm.adapters.cursor import CursorFile
 from services.slurm.adapters.decisions import DecisionsInHand
 from services.slurm.adapters.declared import DeclaredBySlurm
+from services.slurm.adapters.declared_limits import LimitsBySlurm, LimitWatch
 from services.slurm.adapters.drains import DrainPublisher
 from services.slurm.adapters.giving_back import alone
 from services.slurm.adapters.heartbeat import SlurmHeartbeat
 from services.slurm.adapters.kept_runs import EndedRuns
+from services.slurm.adapters.limited import LimitedStarts
 from services.slurm.adapters.meter import SlurmMeter
 from services.slurm.adapters.notes import JobNotes, NotesAMinute
 from services.slurm.adapters.obedience import Obedience
+from services.slurm.adapters.order import SlurmOrder
+from services.slurm.adapters.order_terms import OrderTerms
 from services.slurm.adapters.publisher import SlurmPublisher
 from services.slurm.adapters.quotes import Quotes
 from services.slurm.adapters.reasons import Reasons
@@ -106,7 +110,9 @@ async def _connect(
     select = SelectRules.of_config(config)
     terms = SlurmTerms(site, own.architecture or name, uncounted, select=select)
     declarer = _Declarer(slurm, own.site, terms, shares)
-    publisher = SlurmPublisher(region, terms, RunsSeen.beside(region, site, clusters))
+    manager = (own.site, f"Slurm {name} of {own.site}", clusters)
+    order = SlurmOrder(region, OrderTerms(slurm), manager, own.order_every_s)
+    publisher = SlurmPublisher(region, terms, RunsSeen.beside(region, site, clusters), order)
     declared = await until.done("Slurm and ingest", lambda: declarer.declare(publisher))
     declarer.note_left_out(declared)
     # Before that it rejects their jobs.
@@ -158,9 +164,15 @@ async def _connect(
         tasks.create_task(_every(own.idle_looks_every_s, note_reasons))
         tasks.create_task(_every(_QUOTES_EVERY_S, note_quotes))
         tasks.create_task(_every(own.nodes_every_s, tell_nodes))
+        tasks.create_task(_every(own.reorders_every_s, order.look))
         tasks.create_task(_every(own.declares_every_s, declare))
         obedience = Obedience(slurm, region, site, notes, publisher.held_at_us)
-        tasks.create_task(reader.run(Tries(obedience).obey))
+        tries = Tries(obedience)
+        tasks.create_task(reader.run(tries.obey))
+        limited = LimitedStarts(region, site, clusters, tries.refuse)
+        tasks.create_task(limited.run(lambda: looks.shown, own.looks_every_s))
+        limits = LimitWatch(slurm, config, LimitsBySlurm(region, f"{own.site}/{name}"), limited)
+        tasks.create_task(_every(own.limits_every_s, lambda: limits.look(looks.shown)))
 
 
 class _Until:

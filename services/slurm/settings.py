@@ -66,6 +66,15 @@ class SlurmSettings(EnvironmentSettings):
     declares_every_s: float = Field(
         60.0, ge=1, description="How often nodes and partitions are compared with the declaration"
     )
+    limits_every_s: float = Field(
+        30.0, ge=1, description="How often limits of QOS and associations are read"
+    )
+    order_every_s: float = Field(
+        120.0, ge=1, description="How often fair shares and priorities are read, while jobs wait"
+    )
+    reorders_every_s: float = Field(
+        10.0, ge=0.5, description="How often it is said which jobs have another place in the order"
+    )
 
     @property
     def heartbeat(self) -> Path:

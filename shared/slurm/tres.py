@@ -72,6 +72,11 @@ class Tres:
         )
 
 
+def amounts(text: str) -> dict[str, float]:
+    """Return what a list says of each resource; memory in bytes."""
+    return {kind: float(count) for _, kind, count in _entries(text) if kind}
+
+
 def most_important(counts: Mapping[str, int]) -> dict[str, int]:
     """Return as many kinds as an event may name: accelerators before all others."""
     if len(counts) <= _MOST_KINDS:

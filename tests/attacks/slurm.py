@@ -36,6 +36,7 @@ from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 from coplace.v1.placement_service_pb2 import (
     ListedJob,
     ListedLicences,
+    ListedLimit,
     ListedReservation,
     ListJobsRequest,
     ShowNodesResponse,
@@ -356,6 +357,9 @@ class _Ingest:
         return ()
 
     def licences(self) -> Sequence[ListedLicences]:
+        return ()
+
+    def limits(self) -> Sequence[ListedLimit]:
         return ()
 
 

@@ -3,7 +3,10 @@
 import getpass
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from deploy.local.ports import free_ports
@@ -49,6 +52,15 @@ CREATE DATABASE slurm_acct_db; CREATE USER slurm@localhost IDENTIFIED BY 'slurm'
 GRANT ALL ON slurm_acct_db.* TO slurm@localhost"""
 # What each writes its own addresses and files into.
 _COMMANDS: Final = ("sacct", "sacctmgr")
+
+
+@contextmanager
+def open_folder() -> Iterator[Path]:
+    """A folder for a Slurm whose jobs are of several users: pytest's own is closed to others."""
+    with TemporaryDirectory(prefix="coplace-slurm-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
 
 
 class AccountingSlurm(LocalSlurm):

@@ -94,6 +94,11 @@ class Slurm:
         which times are seconds since 1970."""
         return records_of(self._said("scontrol", "show", kind, "--oneliner"))
 
+    def table(self, program: str, *arguments: str) -> list[list[str]]:
+        """Return the rows of a command that lists, such as `sshare`, by their fields."""
+        said = self._said(program, "--parsable2", "--noheader", *arguments)
+        return [line.split("|") for line in said.splitlines()]
+
     def nodes(self) -> Sequence[Mapping[str, Any]]:
         """Return its nodes, in its order."""
         if not self._sinfo_has_groups:

@@ -100,11 +100,12 @@ class Obedience:
                 raise
             return self.refuse(decision, error.words)
 
-    def refuse(self, decision: PlacementDecided, reason: str) -> list[Order]:
-        """Answer that a start or an action cannot be made, and say what that took. Raises as
-        `obey`."""
+    def refuse(self, decision: PlacementDecided, reason: str, limit: str = "") -> list[Order]:
+        """Answer that a start or an action cannot be made, for a limit of Slurm or otherwise, and
+        say what that took. Raises as `obey`."""
         job = self._job(decision.job_id)
-        return self._all_carried_out(orders_of_refused(decision, job, reason), decision, job)
+        found = orders_of_refused(decision, job, reason, limit)
+        return self._all_carried_out(found, decision, job)
 
     def _all_carried_out(
         self, found: list[Order], decision: PlacementDecided, job: SlurmJob | None
@@ -142,7 +143,7 @@ class Obedience:
         if isinstance(order, Refuse):
             return action_refused(source, decision, reason, at_us)
         of = (decision.job_id, decision.attempt, decision.grant)
-        return decline_event(source, *of, reason, at_us, order.refused)
+        return decline_event(source, *of, reason, at_us, order.refused, order.limit)
 
     def _change(self, job: SlurmJob, order: Order) -> None:
         self._looks.forget(job)

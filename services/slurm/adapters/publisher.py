@@ -13,6 +13,7 @@ from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import JobSubmitted
 
 from coplace_client.facts import fact
+from services.slurm.adapters.order import SlurmOrder
 from services.slurm.adapters.published_ends import PublishedEnds
 from services.slurm.adapters.quotes import NewJob
 from services.slurm.adapters.region import AskedRegion
@@ -53,10 +54,14 @@ class SlurmPublisher:
     """
 
     def __init__(
-        self, region: AskedRegion, terms: SlurmTerms, runs: RunsSeen | None = None
+        self,
+        region: AskedRegion,
+        terms: SlurmTerms,
+        runs: RunsSeen | None = None,
+        order: SlurmOrder | None = None,
     ) -> None:
         self._region, self._terms, self._site = region, terms, terms.site
-        self._runs = runs or RunsSeen()
+        self._runs, self._order = runs or RunsSeen(), order
         self._sent: set[str] = set()
         self._changes, self._ends = WaitingChanges(terms.site.name), PublishedEnds()
         self._waiting: dict[str, SlurmJob] = {}
@@ -148,6 +153,8 @@ class SlurmPublisher:
         fresh += self._changes.events(self._waiting, now_us())
         self._send(fresh, before)
         self._new.extend(self._came(fresh))
+        if self._order is not None:
+            self._order.told(fresh)
         self._changes.confirm()
         self._ends.confirm()
         # Slurm forgets jobs that ended, and so does this.
@@ -169,8 +176,11 @@ class SlurmPublisher:
             if job is not None:
                 yield NewJob(job, event.job_submitted)
 
-    def _note_waiting(self, job_id: str, job: SlurmJob) -> None:
+    def _note_waiting(self, submitted: JobSubmitted, job: SlurmJob) -> None:
         """What is held for what Coplace can't follow is let in by nobody's release in Slurm."""
+        job_id = submitted.job_id
+        if self._order is not None:
+            self._order.put(job, submitted)
         is_kept_out = job_id in self._kept_out or why_not_followed(job, self._terms.select)
         if job.is_pending and not is_kept_out:
             self._waiting[job_id] = job
@@ -214,7 +224,7 @@ class SlurmPublisher:
         if held_because := told[0].job_submitted.held_because:
             self._note(f"job {job.job_id}:", f"held. {held_because}", before)
             self.held_because[job.job_id] = held_because
-        self._note_waiting(told[0].job_submitted.job_id, job)
+        self._note_waiting(told[0].job_submitted, job)
         array_id, is_known = self._array_of(job, told[0].job_submitted)
         facts = told[1:] if is_known else told
         self._ends.note(job, facts, array_id)

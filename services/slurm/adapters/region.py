@@ -17,9 +17,11 @@ from coplace.v1.placement_service_pb2 import (
     ListClustersResponse,
     ListedJob,
     ListedLicences,
+    ListedLimit,
     ListedReservation,
     ListJobsRequest,
     ListLicencesRequest,
+    ListLimitsRequest,
     ListReservationsRequest,
     QuoteRequest,
     QuoteResponse,
@@ -74,6 +76,9 @@ class AskedRegion(Protocol):
 
     def licences(self) -> Iterable[ListedLicences]:
         """Return all licences."""
+
+    def limits(self) -> Iterable[ListedLimit]:
+        """Return all limits of users, accounts and QOS."""
 
 
 class RegionOverGrpc:
@@ -163,6 +168,13 @@ class RegionOverGrpc:
             stub = PlacementServiceStub(channel)
             answer = stub.ListLicences(ListLicencesRequest(), timeout=_WITHIN_S)
         return list(answer.licences)
+
+    def limits(self) -> Iterable[ListedLimit]:
+        """Return all limits of users, accounts and QOS."""
+        with self._calling() as channel:
+            stub = PlacementServiceStub(channel)
+            answer = stub.ListLimits(ListLimitsRequest(), timeout=_WITHIN_S)
+        return list(answer.limits)
 
     def _calling(self) -> AbstractContextManager[grpc.Channel]:
         return calling(self._placement, self._settings)

@@ -30,7 +30,7 @@ class Obeys(Protocol):
 
     def obey(self, decision: PlacementDecided) -> list[Order]: ...
 
-    def refuse(self, decision: PlacementDecided, reason: str) -> list[Order]: ...
+    def refuse(self, decision: PlacementDecided, reason: str, limit: str = "") -> list[Order]: ...
 
 
 class Tries:
@@ -48,6 +48,10 @@ class Tries:
         did = ", ".join(map(str, orders)) or "nothing to do"
         log.info("obeyed", job=decision.job_id, did=did)
         return orders
+
+    async def refuse(self, decision: PlacementDecided, reason: str, limit: str) -> list[Order]:
+        """Decline a start for a limit of Slurm's, once. Raises SlurmError and UnansweredError."""
+        return await self._in_turn(lambda: self._obedience.refuse(decision, reason, limit))
 
     async def _until_done(self, decision: PlacementDecided) -> list[Order]:
         failures = Counter[str]()

@@ -183,7 +183,13 @@ class SlurmJob:
     @property
     def priority(self) -> int:
         """Return its place before others, from -100 to 100: the opposite of its nice value."""
-        return -max(-_MOST_NICE, min(_MOST_NICE, self.asked("nice")))
+        return -max(-_MOST_NICE, min(_MOST_NICE, self.nice))
+
+    @property
+    def nice(self) -> int:
+        """Return its nice value. Slurm 22.05 shows one below 0 as a number of 32 bits."""
+        said = self.asked("nice")
+        return said - 2**32 if said >= 2**31 else said
 
     @property
     def has_sizes(self) -> str:

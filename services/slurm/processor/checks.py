@@ -10,6 +10,8 @@ from services.slurm.model.clusters import (
     declared_clusters,
     shared_out,
 )
+from services.slurm.model.limits import enforces_limits
+from services.slurm.model.priority import PriorityRules
 from services.slurm.model.select_rules import SelectRules
 
 _DAY_S: Final = 86_400
@@ -76,6 +78,23 @@ def of_config(config: Mapping[str, str], user: str) -> Iterator[SetupPiece]:
     select = SelectRules.of_config(config)
     how = "single cores" if select.shares_nodes else "whole nodes"
     yield SetupPiece(f"SelectType={config.get('SelectType', '')}: jobs get {how}")
+
+
+def of_order(config: Mapping[str, str], problems: Mapping[str, str]) -> Iterator[SetupPiece]:
+    """Yield whether all is known that Slurm orders its jobs by, and why a kind of factor is not."""
+    rules = PriorityRules.of_config(config)
+    order = f"PriorityType={config.get('PriorityType', '')}"
+    yield SetupPiece(order if rules.is_multifactor else f"{order}: jobs go by their numbers")
+    for what, problem in problems.items():
+        yield SetupPiece(f"{what} in Slurm's order", f"{problem}: it counts as 0 ({_HOW_TO})")
+
+
+def of_limits(config: Mapping[str, str], limits: int) -> Iterator[SetupPiece]:
+    """Yield how many limits of QOS and associations placement is told of, where Slurm enforces
+    them."""
+    said = config.get("AccountingStorageEnforce", "")
+    told = f"{limits} limits are declared" if enforces_limits(config) else "no limits"
+    yield SetupPiece(f"AccountingStorageEnforce={said}: {told}")
 
 
 def of_silence(silent_s: float | None, timer: str) -> Iterator[SetupPiece]:

@@ -101,10 +101,11 @@ class Done:
 @dataclass(frozen=True, slots=True)
 class Decline:
     """Report to Coplace that a grant did not start, and will not; `refused` are the nodes on which
-    Slurm never starts it (host lists)."""
+    Slurm never starts it (host lists), and a `limit` of Slurm's keeps it from all."""
 
     reason: str
     refused: Sequence[str] = ()
+    limit: str = ""
 
     def __str__(self) -> str:
         return f"declined: {self.reason}"
@@ -168,9 +169,11 @@ def _start(decision: PlacementDecided, job: SlurmJob | None, now_us: int) -> lis
     return [Release(nodes, limit_min, word, 0 if job.keeps_to(count) else count)]
 
 
-def orders_of_refused(decision: PlacementDecided, job: SlurmJob | None, reason: str) -> list[Order]:
-    """Return the orders for an action or a start that Slurm refuses, in its words: the job is not
-    to start under this grant later."""
+def orders_of_refused(
+    decision: PlacementDecided, job: SlurmJob | None, reason: str, limit: str = ""
+) -> list[Order]:
+    """Return the orders for an action or a start that Slurm refuses, in its words, or for a limit:
+    the job is not to start under this grant later."""
     if decision.verdict == placement_pb2.VERDICT_ACTION:
         return [Refuse(reason)]
     if job is not None and job.has_nodes:
@@ -179,7 +182,7 @@ def orders_of_refused(decision: PlacementDecided, job: SlurmJob | None, reason: 
         return [Decline(_GONE)]
     if job.word.grant > decision.grant or job.is_given_back:
         return [Decline(reason)]
-    return [Hold(GrantAnswer(decision.grant)), Decline(reason)]
+    return [Hold(GrantAnswer(decision.grant)), Decline(reason, limit=limit)]
 
 
 def _withdraw(decision: PlacementDecided, job: SlurmJob | None) -> list[Order]:

@@ -434,6 +434,7 @@ class Queries:
             cores=held.cores,
             resources=dict(held.resources),
             node_hours=held.node_s / 3600,
+            declared_by=self._models.limited_by(subject),
         )
 
     def policy(self) -> ShowPolicyResponse:

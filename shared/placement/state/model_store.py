@@ -77,6 +77,7 @@ class ModelStore:
         self._undeclared: dict[str, Closure] = {}
         self.updates = ModelUpdates(state)
         self._limits: dict[Subject, Limit] = {}
+        self._limited_by: dict[Subject, str] = {}
         self._refused: dict[str, str] = {}
         self._newest = state.table("publication", EVENTS)
         # Commands since the last round ended; after a restart all.
@@ -252,6 +253,10 @@ class ModelStore:
         """Return the declared limits of users and accounts."""
         return self._limits
 
+    def limited_by(self, subject: Subject) -> str:
+        """Return who declared a limit."""
+        return self._limited_by.get(subject, "")
+
     @property
     def refused(self) -> Mapping[str, str]:
         """Return the accounts that have nothing left, with what was allocated to them, SU."""
@@ -306,7 +311,7 @@ class ModelStore:
             case ClusterUndeclared():
                 self._undeclare(event, message)
             case LimitsDeclared() | AccountStanding():
-                self._restrict(message)
+                self._restrict(event, message)
             case PowerCapDeclared():
                 declared = power_caps.declared_cap(event, message)
                 self._caps[power_caps.Covered(declared.cap.scope, declared.cap.name)] = declared
@@ -318,11 +323,11 @@ class ModelStore:
                 require_sha256(message)
                 self._take_model(message)
 
-    def _restrict(self, message: LimitsDeclared | AccountStanding) -> None:
+    def _restrict(self, event: Event, message: LimitsDeclared | AccountStanding) -> None:
         """Set what users and accounts may have at once, or whether an account may have anything."""
         if isinstance(message, LimitsDeclared):
             subject, limit = limit_of(message)
-            self._limits[subject] = limit
+            self._limits[subject], self._limited_by[subject] = limit, event.source
         elif message.standing == STANDING_REFUSED:
             self._refused[message.account] = message.allocated_su
         else:

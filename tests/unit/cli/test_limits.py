@@ -21,9 +21,9 @@ def test_limits_are_shown_with_what_is_held_under_them() -> None:
         shown = said("limits", "show", "--output", "csv", "--placement", address)
     assert shown.splitlines() == [
         "of,name,each,who,jobs,most jobs,nodes,most nodes,cores,most cores,"
-        "node-hours,most node-hours,resources",
-        "account,physics,,,1,,2,9,96,,2.0,,",
-        "user,ada,,,1,3,2,4,96,,2.0,,",
+        "node-hours,most node-hours,resources,declared_by",
+        "account,physics,,,1,,2,9,96,,2.0,,,test",
+        "user,ada,,,1,3,2,4,96,,2.0,,,test",
     ]
 
 

@@ -76,7 +76,7 @@ def test_what_is_missing_is_said_and_the_rest_is_well(commands: Commands, tmp_pa
     missing = [line.split()[1].rstrip(":") for line in lines if line.startswith("MISSING")]
     assert "JobSubmitPlugins=(null)" in missing
     assert "watch" in missing
-    assert "ok       Coplace spoke 0 s ago" in lines
+    assert any(line.startswith("ok       Coplace spoke ") for line in lines)
 
 
 def test_a_file_of_clusters_that_is_not_there_is_missing_as_the_rest_is(

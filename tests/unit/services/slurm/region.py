@@ -10,6 +10,7 @@ from coplace.v1.placement_service_pb2 import (
     ExplainResponse,
     ListedJob,
     ListedLicences,
+    ListedLimit,
     ListedReservation,
     ListJobsRequest,
     QuoteResponse,
@@ -38,6 +39,7 @@ class PlayedRegion:
         self.listed: list[ListedJob] = []
         self.reserved: list[ListedReservation] = []
         self.licensed: list[ListedLicences] = []
+        self.limited: list[ListedLimit] = []
         self.known: list[str] = []
         self.explains: dict[str, ExplainResponse] = {}
         self.quotes = QuoteResponse()
@@ -93,3 +95,7 @@ class PlayedRegion:
     def licences(self) -> Iterable[ListedLicences]:
         """What is set."""
         return self.licensed
+
+    def limits(self) -> Iterable[ListedLimit]:
+        """What is set."""
+        return self.limited

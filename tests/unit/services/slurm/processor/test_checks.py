@@ -3,7 +3,14 @@
 import pytest
 
 from services.slurm.model.clusters import ClusterShare, NodeHardware
-from services.slurm.processor.checks import of_config, of_jobs, of_nodes, of_silence
+from services.slurm.processor.checks import (
+    of_config,
+    of_jobs,
+    of_limits,
+    of_nodes,
+    of_order,
+    of_silence,
+)
 from tests.unit.services.slurm.fields import NODE
 
 GOOD = {
@@ -81,3 +88,24 @@ def test_more_jobs_than_half_of_what_slurm_takes_are_named(jobs: int, is_good: b
     assert piece.is_good is is_good
     assert f"{jobs} jobs of MaxJobCount=100000" in str(piece)
     assert [each.is_good for each in of_jobs({}, jobs)] == [True]
+
+
+def test_what_slurm_orders_jobs_by_and_is_not_known_is_missing() -> None:
+    multifactor = {**GOOD, "PriorityType": "priority/multifactor"}
+    assert [str(each) for each in of_order(multifactor, {})] == [
+        "ok       PriorityType=priority/multifactor"
+    ]
+    [_, missing] = of_order(multifactor, {"fair share": "without slurmdbd there are none"})
+    assert str(missing).startswith("MISSING  fair share in Slurm's order: without slurmdbd")
+    [basic] = of_order({**GOOD, "PriorityType": "priority/basic"}, {})
+    assert str(basic) == "ok       PriorityType=priority/basic: jobs go by their numbers"
+
+
+def test_limits_are_counted_where_slurm_enforces_them() -> None:
+    accounts = {"AccountingStorageType": "accounting_storage/slurmdbd"}
+    enforced = {**GOOD, **accounts, "AccountingStorageEnforce": "limits"}
+    [found] = of_limits(enforced, 3)
+    assert str(found) == "ok       AccountingStorageEnforce=limits: 3 limits are declared"
+    [none] = of_limits({**GOOD, "AccountingStorageEnforce": "none"}, 0)
+    assert none.is_good
+    assert "no limits" in str(none)
