@@ -281,6 +281,32 @@ def test_what_a_user_changes_on_a_job_that_waits_reaches_coplace(
     say("scancel", number)
 
 
+def test_a_user_who_holds_and_releases_a_job_in_slurm_leaves_what_an_operator_holds(
+    region: Region, readable: Path
+) -> None:
+    def say(*command: str) -> str:
+        return region.slurm.say(*AS_USER, "env", f"SLURM_CONF={readable}", *command)
+
+    where = ("--parsable", "--output=/dev/null", "--chdir=/", "--time=5", "--wrap=true")
+    number = say("sbatch", *where, "--hold")
+    job_id = region.id_of(int(number))
+    region.until_said("held by its user", "why", job_id)
+    assert "now is held" in region.ask("hold", job_id, "--reason", "audit")
+    region.until_said(
+        "held by its user, who lets it in with scontrol release; audit", "why", job_id
+    )
+    say("scontrol", "release", number)
+    region.until_said("why: held: audit", "why", job_id)
+    say("scontrol", "hold", number)
+    region.until_said("scontrol release; audit", "why", job_id)
+    say("scontrol", "release", number)
+    region.until_said("why: held: audit", "why", job_id)
+    assert region.job(int(number)).is_held
+    region.ask("release", job_id)
+    over = {"COMPLETED", "FAILED"}  # that user may not read the prolog
+    region.until(lambda: region.job(int(number)).state in over, "its end")
+
+
 def test_what_a_user_holds_stays_his_until_he_lets_it_in_in_slurm_or_in_coplace(
     region: Region, readable: Path
 ) -> None:

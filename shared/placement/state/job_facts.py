@@ -35,6 +35,7 @@ from shared.placement.state.grants import (
     require_given,
     require_holder,
 )
+from shared.placement.state.holds import Holder, HoldWord, together
 from shared.placement.state.job_allocation import JobAllocation, share_ran
 from shared.placement.state.job_record import MOST_TEXT, JobRecord
 from shared.placement.state.job_table import JobTable
@@ -82,9 +83,10 @@ class JobFacts:
                 array_ordinal=known.job.array_ordinal,
             )
         tracked = self._table.track(job, event.traceparent, awaits)
-        if message.held_because and stamp_of(event) > tracked.requests.asked:
-            tracked.requests.held = message.held_because[:MOST_TEXT]
-            tracked.requests.asked = stamp_of(event)
+        if message.held_because:
+            holder = Holder(message.held_by or Holder.MANAGER)
+            word = HoldWord(holder, stamp_of(event), message.held_because[:MOST_TEXT])
+            tracked.requests.holds = together(tracked.requests.holds, [word])
 
     def requeue(self, event: Event, message: JobRequeued) -> None:
         """Queue the next attempt of a job at the end, since its resource manager requeued it."""

@@ -29,6 +29,7 @@ from shared.placement.state.array_progress import ARRAYS, ArrayProgress, Arrival
 from shared.placement.state.candidate import CANDIDATES, Candidate
 from shared.placement.state.declines import Declined, declined_words
 from shared.placement.state.grants import MOST_SEIZED, VoidStart, WithdrawalKind, WithdrawalReason
+from shared.placement.state.holds import Holder, held_anew, together, word_of
 from shared.placement.state.job_allocation import JobAllocation
 from shared.placement.state.job_record import JOBS, MOST_TEXT, JobRecord, Life, Reordered
 from shared.placement.state.misfit import Misfit
@@ -527,7 +528,8 @@ class JobTable:
 
     def isolate(self, job: JobRecord, reason: str) -> None:
         """Hold a job that the end of a round fails over."""
-        job.requests.held, job.requests.isolated = reason[:MOST_TEXT], True
+        job.requests.holds = held_anew(job.requests.holds, Holder.PLACEMENT, reason[:MOST_TEXT])
+        job.requests.isolated = True
         self.revisit(job)
 
     def all(self) -> list[JobRecord]:
@@ -627,9 +629,8 @@ class JobTable:
 
     def _supersede(self, before: JobRecord, after: JobRecord, seized: str) -> None:
         """Let an attempt replace another. What was granted of that one, or seized, is void."""
-        after.requests.held, after.requests.asked, after.requests.isolated = (
-            before.requests.held,
-            before.requests.asked,
+        after.requests.holds, after.requests.isolated = (
+            before.requests.holds,
             before.requests.isolated,
         )
         after.requests.cancelled, after.requests.requeue_asked = (
@@ -668,10 +669,19 @@ def _ask_as_array(array: JobRecord, task: JobRecord) -> None:
     asked, own = array.requests, task.requests
     if asked.cancelled is not None:
         own.cancelled = asked.cancelled
-    if asked.asked > own.asked:
-        own.held, own.asked = asked.held, asked.asked
-        if asked.held is None:
-            own.isolated, task.life.requeues = False, 0
+    before = word_of(own.holds, Holder.PLACEMENT)
+    # A task is isolated by itself.
+    own.holds = together(
+        own.holds,
+        (
+            word
+            for word in asked.holds
+            if word.holder is not Holder.PLACEMENT or word.reason is None
+        ),
+    )
+    lifted = word_of(own.holds, Holder.PLACEMENT)
+    if lifted.asked > before.asked and lifted.reason is None:
+        own.isolated, task.life.requeues = False, 0
     if asked.priority_asked > own.priority_asked:
         task.job = replace(task.job, priority=array.job.priority)
         own.priority_asked = asked.priority_asked
