@@ -42,8 +42,8 @@ from shared.catalogue.schemas import MESSAGES, descriptor_of, names_of
 from shared.domain.hostlist import expand
 
 _OPERATOR: Final = "operator"
-# What each is of, where no option of its message says it (`sets`), or says more than people look for:
-# words, and names of its fields.
+# What each is of, where no option of its message says it (`sets`), or one says more: words, and
+# names of its fields.
 _SUBJECTS: Final[Mapping[type[Message], tuple[str, ...]]] = {
     AuthorityDeclared: ("authority",),
     JobCancelled: ("job", "job_id"),

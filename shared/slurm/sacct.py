@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from shared.slurm.answers import iso_time, mapping, number, text, texts
+from shared.slurm.exits import exit_text
 from shared.slurm.facts import ENDED_STATES
 from shared.slurm.message import NO_NODES, Message
 
@@ -93,6 +94,7 @@ class SacctRun:
                 "tres_req": _tres(mapping(of, "tres").get("requested")),
                 "tres_alloc": _tres(mapping(of, "tres").get("allocated")) if self.has_run else "",
                 "failed_node": of.get("failed_node"),
+                "exit_code": exit_text(of.get("exit_code")),
                 "state": self.state,
             }
         )

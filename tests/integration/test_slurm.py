@@ -138,6 +138,19 @@ def test_a_node_that_slurm_takes_out_is_drained_until_it_is_back(region: Region)
     region.until(lambda: "drained" not in region.ask("nodes", "alpha"), "the resumption")
 
 
+def test_a_job_that_ended_is_found_by_its_number_with_its_nodes_its_time_and_its_exit(
+    region: Region,
+) -> None:
+    fails = region.slurm.submit("sleep 1; exit 3", "--nodes=2", "--time=5")
+    killed = region.slurm.submit("kill -9 $$", "--nodes=1", "--nodelist=n2", "--time=5")
+    for number in (fails, killed):
+        region.until(partial(region.facts, JobFinished, region.id_of(number)), "the end")
+    region.until_said("end: failed, exit code 3", "why", str(fails))
+    assert "ran on n[1-2] of alpha for 00:00:0" in region.ask("why", str(fails))
+    region.until_said("end: failed, signal 9", "why", str(killed))
+    assert "ran on n2 of alpha for 00:00:0" in region.ask("why", str(killed))
+
+
 def test_a_requeue_by_a_user_ends_the_run_before_which_is_charged(region: Region) -> None:
     number = region.slurm.submit("sleep 100", "--nodes=1", "--time=5")
     job_id = region.id_of(number)

@@ -28,6 +28,7 @@ from shared.placement.state.allocations import Allocations
 from shared.placement.state.array_progress import ARRAYS, ArrayProgress, ArrivalNumbers
 from shared.placement.state.candidate import CANDIDATES, Candidate
 from shared.placement.state.declines import Declined, declined_words
+from shared.placement.state.ended_run import EndedRun
 from shared.placement.state.grants import MOST_SEIZED, VoidStart, WithdrawalKind, WithdrawalReason
 from shared.placement.state.holds import Holder, held_anew, together, word_of
 from shared.placement.state.job_allocation import JobAllocation
@@ -61,6 +62,7 @@ class JobTable:
         self._declined = state.table("declined", tuple[Declined, ...])
         self._progress = state.table("arrays", ARRAYS)
         self._reordered = state.table("reordered", Reordered)
+        self._ended_runs = state.table("ended", EndedRun)
         self._jobs = self._rows.rows
         # By array, its tasks that are jobs of their own and have not ended.
         self._tasks: dict[str, set[str]] = defaultdict(set)
@@ -223,6 +225,14 @@ class JobTable:
         self._touched.add(job.job.job_id)
         self._rows.changed(job.job.job_id)
 
+    def note_end(self, job: JobRecord, ended: EndedRun) -> None:
+        """Note how the run of a job ended, for as long as the job is known."""
+        self._ended_runs.put(job.job.job_id, ended)
+
+    def ended_run(self, job: JobRecord) -> EndedRun | None:
+        """Return how the run of an attempt ended; None where it did not, or nobody said."""
+        return self._ended_runs.get(job.job.job_id) if job.ended else None
+
     def track(
         self, job: Job, traceparent: str, awaits: tuple[Dependency, ...], seized: str = ""
     ) -> JobRecord:
@@ -240,6 +250,7 @@ class JobTable:
             self._begin_task(tracked)
         self._unadmitted.add(job.job_id)
         self._declined.drop(job.job_id)
+        self._ended_runs.drop(job.job_id)
         self.evaluate(tracked, ())
         self.revisit(tracked)
         if tracked.requests.cancelled is not None:
@@ -591,6 +602,7 @@ class JobTable:
             if job is not None and job.life.ended_s == ended_s:
                 del self.by_arrival[job.arrival]
                 self._rows.drop(job_id)
+                self._ended_runs.drop(job_id)
                 self._touched.add(job_id)
                 if job.progress is not None:
                     self.by_arrival.give_back(job.progress.first_arrival)

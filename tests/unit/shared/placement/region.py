@@ -287,6 +287,7 @@ def finished(
     grant: int = 0,
     cluster: str = "",
     started_at_us: int = 0,
+    **more: Any,
 ) -> Event:
     """Where no cluster is named, `feed` takes the one that holds the run."""
     payload = JobFinished(
@@ -302,6 +303,7 @@ def finished(
         started_at_us=started_at_us,
         ended_at_us=time_us,
         grant=grant,
+        **more,
     )
     return event(f"finished/{job_id}/{attempt}", payload, time_us)
 
