@@ -27,6 +27,7 @@ from coplace.v1.placement_service_pb2 import (
     Allocation,
     ArrayStanding,
     ClusterOutlook,
+    EndedRun,
     ExplainResponse,
     Forecast,
 )
@@ -41,9 +42,10 @@ _HOUR_US = 3_600_000_000
 
 def ended(**how: Any) -> list[str]:
     """What is printed of a run of n[1-2] that took so long."""
-    run = {"cluster": "alpha", "nodes": ["n[1-2]"], "started_at_us": _T0_US}
+    run: dict[str, Any] = {"cluster": "alpha", "nodes": ["n[1-2]"], "started_at_us": _T0_US}
     run["ended_at_us"] = _T0_US + 3_723_000_000
-    answer = ExplainResponse(job_id="j", standing=JOB_STANDING_FINISHED, ended={**run, **how})
+    told = EndedRun(**{**run, **how})
+    answer = ExplainResponse(job_id="j", standing=JOB_STANDING_FINISHED, ended=told)
     return [*why.lines(answer)][1:]
 
 

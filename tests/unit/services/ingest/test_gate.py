@@ -93,13 +93,10 @@ def test_a_user_holds_and_releases_as_a_user(
     who: str, payload: JobHeld | JobReleased, said: list[int]
 ) -> None:
     table, region = TableInForce(), Region()
-    as_user = {"role": AUTHORITY_ROLE_USER, "users": ["ada"]}
-    as_operator = {"role": AUTHORITY_ROLE_OPERATOR, "sites": ["*"]}
     bindings = [
-        RoleBinding(who="ada", **as_user),
-        RoleBinding(who="both", **as_user),
-        RoleBinding(who="both", **as_operator),
-        RoleBinding(who="olga", **as_operator, accounts=["*"]),
+        *(RoleBinding(who=w, role=AUTHORITY_ROLE_USER, users=["ada"]) for w in ("ada", "both")),
+        RoleBinding(who="both", role=AUTHORITY_ROLE_OPERATOR, sites=["*"]),
+        RoleBinding(who="olga", role=AUTHORITY_ROLE_OPERATOR, sites=["*"], accounts=["*"]),
         RoleBinding(who="slurm", role=AUTHORITY_ROLE_RESOURCE_MANAGER, sites=["north"]),
     ]
     declared = AuthorityDeclared(version=1, bindings=bindings, declared_at_us=NOW_US)
@@ -118,6 +115,7 @@ def test_a_user_holds_and_releases_as_a_user(
         return found
 
     found = asyncio.run(admitted()).event.payload
+    assert isinstance(found, JobHeld | JobReleased)
     holders = [found.holder] if isinstance(found, JobHeld) else list(found.holders)
     assert holders == said
 

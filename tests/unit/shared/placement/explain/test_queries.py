@@ -123,7 +123,7 @@ def test_a_job_that_ended_says_on_which_nodes_how_long_and_how() -> None:
     processor = full()
     assert not answered(processor, "a").HasField("ended")
     began_us = end_us(1)
-    told = {"outcome": JOB_OUTCOME_FAILED, "ended_as": "FAILED", "exit_code": 3}
+    told: dict[str, Any] = {"outcome": JOB_OUTCOME_FAILED, "ended_as": "FAILED", "exit_code": 3}
     pause = [
         RunInterval(began_at_us=began_us, freq_ghz=2.0),
         RunInterval(began_at_us=began_us + 10_000_000),
@@ -135,7 +135,7 @@ def test_a_job_that_ended_says_on_which_nodes_how_long_and_how() -> None:
     assert (ended.cluster, list(ended.nodes)) == ("p1", ["p1-[0000-0002]"])
     assert (ended.started_at_us, ended.ended_at_us, ended.suspended_s) == (began_us, ends_us, 4.0)
     assert (ended.outcome, ended.ended_as, ended.exit_code) == tuple(told.values())
-    again = Placement(saved(processor.changes()), PolicySettings(Policy.BASE))
+    again = Placement(saved(processor.changes()), PolicySettings(Policy.BASE), 7.0)
     assert answered(again, "a").ended == ended
     round_of(processor, 3, submitted("a", end_us(2), attempt=2))
     assert not answered(processor, "a").HasField("ended")
@@ -143,7 +143,11 @@ def test_a_job_that_ended_says_on_which_nodes_how_long_and_how() -> None:
 
 def test_the_nodes_that_its_resource_manager_names_are_those_of_a_run() -> None:
     processor = full()
-    names = {"node_names": ["n1", "n2"], "failed_nodes": ["n2"], "ended_as": "NODE_FAIL"}
+    names: dict[str, Any] = {
+        "node_names": ["n1", "n2"],
+        "failed_nodes": ["n2"],
+        "ended_as": "NODE_FAIL",
+    }
     round_of(processor, 2, finished("a", end_us(2), started_at_us=end_us(1), **names))
     ended = answered(processor, "a").ended
     assert (list(ended.nodes), list(ended.failed_nodes)) == (["n[1-2]"], ["n2"])
@@ -154,8 +158,8 @@ def test_jobs_are_listed_by_the_number_of_their_resource_manager() -> None:
     array = submitted("b", T0_US + 1, nodes=1, sequence="17", array="1-2")
     round_of(processor, 2, array, submitted("c", T0_US + 2, nodes=4, sequence="18"))
 
-    def listed(number: str, **how: int) -> list[str]:
-        request = ListJobsRequest(number=number, **how)
+    def listed(number: str, most: int = 0) -> list[str]:
+        request = ListJobsRequest(number=number, most=most)
         return [job.job_id for job in processor.queries.jobs(request).jobs]
 
     assert (listed("18"), listed("18", most=9), listed("1")) == (["c"], ["c"], [])
