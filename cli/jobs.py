@@ -331,5 +331,7 @@ def _ask_of(message: Request, placement: str, ingest: str, source: str, wait_s: 
     what = _ASKED[type(message)]
     typer.echo(f"to be {what}: {message.job_id}, which {why.state(before)}")
     tell(done)
-    now = why.state(why.ask(placement, message.job_id))
-    typer.echo(f"{message.job_id} now {now}")
+    after = why.ask(placement, message.job_id)
+    typer.echo(f"{message.job_id} now {why.state(after)}")
+    if isinstance(message, JobReleased) and after.standing == JobStanding.JOB_STANDING_HELD:
+        typer.echo(f"why: {after.reason}")

@@ -136,8 +136,15 @@ def why(
     power: Annotated[
         bool, typer.Option("--power", help="What it was expected to draw, and by which past jobs.")
     ] = False,
+    history: Annotated[
+        str,
+        typer.Option(
+            envvar="COPLACE_HISTORY_ADDRESS",
+            help="host:port of the history, for jobs that placement knows no more.",
+        ),
+    ] = "127.0.0.1:50055",
 ) -> None:
-    """Explain the state of a job: why it does not start yet, and when it is expected to."""
+    """Explain a job: why it does not start yet and when it is expected to, or how it ended."""
     if power:
         _tell_power(job_id)
         return
@@ -145,8 +152,9 @@ def why(
     from cli.answers import write_answer
     from cli.notes import TABLE_WIDTH
     from cli.slurm.numbers import named
+    from cli.why_past import ask
 
-    answer = question.ask(address, named(address, job_id))
+    answer = ask(address, history, named(address, job_id))
     if output is not Output.TABLE:
         write_answer(answer, *question.for_programs(answer), output)
         return

@@ -4,6 +4,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import hypot
 from typing import Final
 
+from coplace.v1.jobs_pb2 import (
+    JOB_OUTCOME_CANCELLED,
+    JOB_OUTCOME_COMPLETED,
+    JOB_OUTCOME_FAILED,
+    JOB_OUTCOME_TIMED_OUT,
+)
 from coplace.v1.placement_pb2 import Constraint, ConstraintKind, Misfit
 from coplace.v1.placement_service_pb2 import (
     JOB_STANDING_CANCELLED,
@@ -17,6 +23,7 @@ from coplace.v1.placement_service_pb2 import (
     JOB_STANDING_WAITING,
     Allocation,
     ClusterOutlook,
+    EndedRun,
     ExplainRequest,
     ExplainResponse,
     Forecast,
@@ -41,6 +48,24 @@ _STANDINGS: Final = {
     JOB_STANDING_FINISHED: "has ended",
     JOB_STANDING_CANCELLED: "is cancelled: it does not start any more",
     JOB_STANDING_REJECTED: "is rejected: submit it anew or requeue it",
+}
+_OUTCOMES: Final = {
+    JOB_OUTCOME_COMPLETED: "completed",
+    JOB_OUTCOME_FAILED: "failed",
+    JOB_OUTCOME_TIMED_OUT: "timed out",
+    JOB_OUTCOME_CANCELLED: "cancelled",
+}
+# What resource managers call it, in words; others are shown as they are.
+_ENDS: Final = {
+    "TIMEOUT": "its time limit (TIMEOUT)",
+    "DEADLINE": "its deadline (DEADLINE)",
+    "OUT_OF_MEMORY": "out of memory (OUT_OF_MEMORY)",
+    "NODE_FAIL": "a node failed (NODE_FAIL)",
+    "BOOT_FAIL": "a node did not boot (BOOT_FAIL)",
+    "LAUNCH_FAILED": "it could not be launched (LAUNCH_FAILED)",
+    "PREEMPTED": "another job took its nodes (PREEMPTED)",
+    "REQUEUED": "requeued (REQUEUED)",
+    "RESIZING": "it got other nodes (RESIZING)",
 }
 OVER: Final = frozenset({JOB_STANDING_FINISHED, JOB_STANDING_CANCELLED, JOB_STANDING_REJECTED})
 _FIGURES: Final = ("nodes", "GHz", "time s", "power W", "node energy kJ", "part_eff", "tier")
@@ -67,8 +92,7 @@ def lines(answer: ExplainResponse) -> Iterator[str]:
     yield from _order(answer)
     if answer.HasField("array"):
         yield _tasks(answer)
-    if answer.HasField("allocation"):
-        yield from _allocation(answer.allocation)
+    yield from _where(answer)
     if answer.HasField("forecast"):
         yield from _forecast(answer.forecast)
     elif any(one.place for one in answer.clusters):
@@ -84,6 +108,40 @@ def lines(answer: ExplainResponse) -> Iterator[str]:
     if answer.clusters:
         known = f"at {_at(answer.as_of_us)}" if answer.as_of_us else "before placement restarted"
         yield f"as known {known}"
+
+
+def _where(answer: ExplainResponse) -> Iterator[str]:
+    """Yield where the job runs, or ran."""
+    if answer.HasField("allocation"):
+        yield from _allocation(answer.allocation)
+    if answer.HasField("ended"):
+        yield from ended_lines(answer.ended)
+
+
+def ended_lines(ended: EndedRun) -> Iterator[str]:
+    """Yield where a run was, how long, and how it ended."""
+    if ended.started_at_us:
+        ran_s = (ended.ended_at_us - ended.started_at_us) / 1e6 - ended.suspended_s
+        on = f"on {','.join(ended.nodes)} of" if ended.nodes else "on"
+        pause = f", suspended for {_elapsed(ended.suspended_s)}" if ended.suspended_s else ""
+        from_, until = _at(ended.started_at_us), _at(ended.ended_at_us)
+        yield f"ran {on} {ended.cluster} for {_elapsed(ran_s)}{pause}: from {from_} until {until}"
+    else:
+        yield f"never started; it left {ended.cluster} at {_at(ended.ended_at_us)}"
+    yield f"end: {', '.join(_how_it_ended(ended))}"
+
+
+def _how_it_ended(ended: EndedRun) -> Iterator[str]:
+    outcome = _OUTCOMES.get(ended.outcome, "ended otherwise")
+    yield outcome
+    if ended.ended_as and ended.ended_as.lower() != outcome:
+        yield _ENDS.get(ended.ended_as, ended.ended_as)
+    if ended.exit_code:
+        yield f"exit code {ended.exit_code}"
+    if ended.signal:
+        yield f"signal {ended.signal}"
+    if ended.failed_nodes:
+        yield f"failed nodes: {','.join(ended.failed_nodes)}"
 
 
 def _order(answer: ExplainResponse) -> Iterator[str]:
@@ -277,6 +335,18 @@ def _figures(one: ClusterOutlook) -> Iterator[str]:
 def _at(time_us: int) -> str:
     """In UTC to the second."""
     return f"{utc(time_us)} UTC"
+
+
+def _elapsed(seconds: float) -> str:
+    """As Slurm writes it."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return (
+        f"{days}-{hours:02}:{minutes:02}:{rest:02}"
+        if days
+        else f"{hours:02}:{minutes:02}:{rest:02}"
+    )
 
 
 def _duration(seconds: float) -> str:

@@ -15,7 +15,7 @@ from coplace_client.errors import UnusableError
 
 # A number, such as 17, or a task of an array, such as 17_3.
 _NUMBER: Final = re.compile(r"(\d{1,12})(_\d{1,9})?")
-_MOST_JOBS: Final = 1_000_000
+_MOST_JOBS: Final = 1_000
 _MOST_SHOWN: Final = 10
 
 
@@ -29,28 +29,40 @@ def named(placement: str, said: str) -> str:
     number = _NUMBER.fullmatch(said)
     if number is None:
         return said
-    known = _known(placement)
-    of = re.compile(rf"[^/]+/[^/]+/{number[1]}/\d+{number[2] or ''}")
-    found = [job for job in known if of.fullmatch(job.job_id)]
-    live = [job for job in found if job.standing not in OVER] or found
-    if len(live) != 1:
-        raise NoOneJobError(_problem(said, live))
-    return live[0].job_id
+    found = _with(placement, said)
+    if not found and number[2]:
+        # A task that waits is a part of its array.
+        arrays = _one_of(said, [job.job_id for job in _live(_with(placement, number[1]))])
+        return f"{arrays}{number[2]}"
+    return _one_of(said, [job.job_id for job in _live(found)])
 
 
-def _known(placement: str) -> Sequence[ListedJob]:
-    """All jobs, or those of the user where no others may be asked for."""
+def _with(placement: str, number: str) -> Sequence[ListedJob]:
+    """The jobs with a number, or those of the user where no others may be asked for."""
+    request = ListJobsRequest(number=number)
     try:
-        return listed_jobs(placement, ListJobsRequest(), _MOST_JOBS)[0]
+        return listed_jobs(placement, request, _MOST_JOBS)[0]
     except UnansweredError as error:
         if error.code is not grpc.StatusCode.PERMISSION_DENIED:
             raise
-    return listed_jobs(placement, ListJobsRequest(user=getpass.getuser()), _MOST_JOBS)[0]
+    own = ListJobsRequest(number=number, user=getpass.getuser())
+    return listed_jobs(placement, own, _MOST_JOBS)[0]
 
 
-def _problem(said: str, found: list[ListedJob]) -> str:
+def _live(found: Sequence[ListedJob]) -> Sequence[ListedJob]:
+    """Those that are not over; all where all are."""
+    return [job for job in found if job.standing not in OVER] or found
+
+
+def _one_of(said: str, ids: Sequence[str]) -> str:
+    if len(ids) != 1:
+        raise NoOneJobError(_problem(said, ids))
+    return ids[0]
+
+
+def _problem(said: str, found: Sequence[str]) -> str:
     if not found:
         return f"no job has the number {said}: `coplace jobs` lists those that are known"
-    ids = ", ".join(job.job_id for job in found[:_MOST_SHOWN])
+    ids = ", ".join(found[:_MOST_SHOWN])
     more = f" and {len(found) - _MOST_SHOWN:,} more" if len(found) > _MOST_SHOWN else ""
     return f"{said} is the number of {len(found)} jobs, name one: {ids}{more}"

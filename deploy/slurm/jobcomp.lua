@@ -55,6 +55,8 @@ local function record(job)
       total_cpus = has_run and shown(job.total_cpus) or "0",
       tres_req = shown(job.tres_fmt_req_str),
       tres_alloc = shown(job.tres_fmt_alloc_str),
+      exit_code = job.exit_code and job.exit_code < NO_NUMBER
+         and quoted(string.format("%d:%d", math.floor(job.exit_code / 256) % 256, job.exit_code % 128)) or "null",
       state = quoted(STATES[job.job_state % 256] or "UNKNOWN"),
    }
    local parts = {}

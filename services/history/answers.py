@@ -33,6 +33,7 @@ _CHARGE_FIELDS: Final = (
 _RUN_FIELDS: Final = (
     *("job_id", "attempt", "state", "user", "account", "app_id", "cluster", "nodes", "freq_ghz"),
     *("submitted_at_us", "decided_at_us", "started_at_us", "ended_at_us", "energy_j"),
+    *("ended_as", "exit_code", "signal"),
 )
 _AUDIT_FIELDS: Final = (
     *("who", "action", "about", "refused", "reason", "event_id", "door", "version", "at_us"),

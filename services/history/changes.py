@@ -25,7 +25,7 @@ from coplace.v1.control_pb2 import (
     ReservationRemoved,
 )
 from coplace.v1.ingest_service_pb2 import Envelope
-from coplace.v1.jobs_pb2 import JobCancelled, JobRequeueAsked, JobSeized
+from coplace.v1.jobs_pb2 import JobCancelled, JobHeld, JobReleased, JobRequeueAsked, JobSeized
 from coplace.v1.plans_pb2 import PlanProposed
 from coplace.v1.pricing_pb2 import RepriceAsked
 from coplace.v1.tariffs_pb2 import TariffDeclared
@@ -42,10 +42,13 @@ from shared.catalogue.schemas import MESSAGES, descriptor_of, names_of
 from shared.domain.hostlist import expand
 
 _OPERATOR: Final = "operator"
-# What each is of, where no option of its message says it (`sets`): words, and names of its fields.
+# What each is of, where no option of its message says it (`sets`), or one says more: words, and
+# names of its fields.
 _SUBJECTS: Final[Mapping[type[Message], tuple[str, ...]]] = {
     AuthorityDeclared: ("authority",),
     JobCancelled: ("job", "job_id"),
+    JobHeld: ("hold", "job_id"),
+    JobReleased: ("hold", "job_id"),
     JobRequeueAsked: ("job", "job_id"),
     JobSeized: ("job", "job_id"),
     ModelRolledBack: ("model", "model"),
@@ -144,7 +147,7 @@ def _declared(payload: Message) -> Iterator[tuple[str, Mapping[str, Any]]]:
         # What it is made of is in its topic: a planner proposes thousands a day.
         data["items"] = len(payload.items)
     rule = rule_of(descriptor_of(payload))
-    words = (rule.sets, *rule.of) if rule.sets else _SUBJECTS[type(payload)]
+    words = _SUBJECTS.get(type(payload)) or (rule.sets, *rule.of)
     for field in words[1:]:
         data.pop(field.partition(".")[0], None)
     found = [_value(payload, field) for field in words[1:]]

@@ -109,6 +109,9 @@ class RunRow(NamedTuple):
     revision: int = 0
     price_micro_su: int = 0
     in_full_micro_su: int = 0
+    ended_as: str = ""
+    exit_code: int = 0
+    signal: int = 0
 
     @property
     def key(self) -> RunKey:
@@ -249,7 +252,15 @@ def _count(hosts: str) -> int:
 
 
 def _finished(row: RunRow, fact: JobFinished) -> RunRow:
-    return row if row.is_finished else _ended(row, fact, OwnerRank.FINISHED, ClusterRank.FINISHED)
+    if row.is_finished:
+        return row
+    row = row._replace(
+        ended_as=fact.ended_as,
+        exit_code=fact.exit_code,
+        signal=fact.signal,
+        node_names="\n".join(fact.node_names) or row.node_names,
+    )
+    return _ended(row, fact, OwnerRank.FINISHED, ClusterRank.FINISHED)
 
 
 def _charged(row: RunRow, charge: ChargeRow) -> RunRow:

@@ -1,6 +1,7 @@
 """Who may hand ingest what: the table of authority, asked of each payload."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -12,6 +13,7 @@ from services.ingest.region import FOLDED, KnownRegion
 from services.ingest.settings import IngestSettings
 from shared.authority.door import AccessRequest, Door
 from shared.authority.following import Followed, FollowedWhenNeeded
+from shared.authority.naming import said_by_others
 from shared.authority.rules import About, AccessVerdict
 from shared.catalogue.event import Publish
 from shared.catalogue.options import rule_of
@@ -90,6 +92,17 @@ class Gate:
         if not self.door.is_open:
             await self._region.ready()
 
+    async def as_said_by(self, who: str, action: str, publish: Publish) -> Publish:
+        """Return what the caller says by this: a field that they may not leave out says what is
+        their own. Raises NotYetKnownError."""
+        others = said_by_others(publish.event.payload)
+        if others is None or self.door.is_open:
+            return publish
+        _, verdict = await self._verdict(who, action, publish)
+        if verdict.is_allowed:
+            return publish
+        return replace(publish, event=replace(publish.event, payload=others))
+
     async def admit(self, who: str, action: str, publish: Publish) -> Sequence[Awaitable[object]]:
         """Return if the caller may say this: the records of the audit that are on their way.
 
@@ -140,6 +153,12 @@ class Gate:
     async def _judge(
         self, who: str, action: str, publish: Publish
     ) -> tuple[AccessRequest, AccessVerdict]:
+        attempt, verdict = await self._verdict(who, action, publish)
+        return attempt, self.door.counted(attempt, verdict)
+
+    async def _verdict(
+        self, who: str, action: str, publish: Publish
+    ) -> tuple[AccessRequest, AccessVerdict]:
         is_table = isinstance(publish.event.payload, AuthorityDeclared)
         if not is_table:
             await self._region.ready()
@@ -147,7 +166,7 @@ class Gate:
         if not is_table and (not verdict.is_allowed or needs_newest(attempt)):
             await self._region.caught_up(attempt.about)
             attempt, verdict = self._judging.judge(who, action, publish)
-        return attempt, self.door.counted(attempt, verdict)
+        return attempt, verdict
 
 
 def _is_recorded(publish: Publish) -> bool:

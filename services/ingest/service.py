@@ -263,7 +263,7 @@ class IngestService:
             return _Admitted(publish)
         if request is PublishStreamRequest and envelope.HasField(DECLARE):
             raise RejectedEnvelopeError(envelope.id, RejectedError(DECLARE, "publish it alone"))
-        return _Admitted(publish, await self._admit(self._gate, envelope, publish, context))
+        return await self._admit(self._gate, envelope, publish, context)
 
     def _accept(self, envelope: Envelope) -> Publish:
         try:
@@ -289,10 +289,11 @@ class IngestService:
         envelope: Envelope,
         publish: Publish,
         context: ServicerContext[Any, Any],
-    ) -> Sequence[Awaitable[object]]:
-        action = str(envelope.WhichOneof("payload"))
+    ) -> _Admitted:
+        action, who = str(envelope.WhichOneof("payload")), caller(context)
         try:
-            return await gate.admit(caller(context), action, publish)
+            publish = await gate.as_said_by(who, action, publish)
+            return _Admitted(publish, await gate.admit(who, action, publish))
         except NotAllowedError as error:
             raise RejectedEnvelopeError(envelope.id, error, RefusalReason.NOT_ALLOWED) from None
         except RejectedError as error:

@@ -1,7 +1,7 @@
 """What a payload is about: the clusters, sites, accounts, users and jobs that it names."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from coplace.v1.control_pb2 import ClusterDeclared
 from coplace.v1.options_pb2 import (
@@ -20,7 +20,9 @@ from shared.authority.binding import Role, SitedCluster
 from shared.authority.holding import claim_of
 from shared.authority.rules import About, OwnedJob
 from shared.catalogue.guards import guarded_fields
-from shared.catalogue.options import kinds_by_value, roles_above
+from shared.catalogue.options import kinds_by_value, roles_above, roles_without
+
+Payload = TypeVar("Payload", bound=Message)
 
 
 class NamesInRegion(Protocol):
@@ -74,6 +76,29 @@ def _exceeding(payload: Message) -> Iterator[tuple[str, tuple[str, ...]]]:
     for name, bound in roles_above(payload.DESCRIPTOR).items():
         if getattr(payload, name) > bound.value:
             yield name, tuple(bound.roles)
+    for name in _left_out(payload):
+        yield name, tuple(roles_without(payload.DESCRIPTOR)[name].roles)
+
+
+def said_by_others(payload: Payload) -> Payload | None:
+    """Return what a payload says of whoever may not leave out what it leaves out; None where it
+    leaves out nothing of that kind."""
+    names = _left_out(payload)
+    if not names:
+        return None
+    said = type(payload)()
+    said.CopyFrom(payload)
+    for name in names:
+        numbers = roles_without(payload.DESCRIPTOR)[name].others_say
+        if payload.DESCRIPTOR.fields_by_name[name].is_repeated:
+            getattr(said, name).extend(numbers)
+        else:
+            setattr(said, name, numbers[0])
+    return said
+
+
+def _left_out(payload: Message) -> list[str]:
+    return [name for name in roles_without(payload.DESCRIPTOR) if not getattr(payload, name)]
 
 
 def _named(payload: Message) -> Iterator[tuple[SubjectKind.ValueType, str]]:

@@ -10,12 +10,14 @@ from coplace.v1.options_pb2 import (
     HttpRule,
     NamedSubject,
     RolesAbove,
+    RolesWithout,
     SubjectKind,
     above,
     check,
     event,
     http,
     http_path,
+    left_out,
     names,
     subject_kind,
 )
@@ -58,6 +60,14 @@ def roles_above(message: Descriptor) -> Mapping[str, RolesAbove]:
     """Return the numbers of a message of which only some roles may say all, and above what."""
     options = {field.name: field.GetOptions() for field in message.fields}
     return {name: one.Extensions[above] for name, one in options.items() if one.HasExtension(above)}
+
+
+@cache
+def roles_without(message: Descriptor) -> Mapping[str, RolesWithout]:
+    """Return the fields of a message that only some roles may leave out, and what others say."""
+    options = {field.name: field.GetOptions() for field in message.fields}
+    found = {name: one.Extensions[left_out] for name, one in options.items()}
+    return {name: one for name, one in found.items() if one.roles}
 
 
 @cache
@@ -104,6 +114,9 @@ def _values_of(message: Message, fields: str) -> list[str]:
         name, _, inner = field.partition(".")
         value = getattr(message, name)
         is_one = isinstance(value, str | int)
+        if not is_one and not value:
+            enum = message.DESCRIPTOR.fields_by_name[name].enum_type
+            value = [one.number for one in enum.values] if enum is not None else value
         found += [
             str(getattr(one, inner) if inner else one) for one in ([value] if is_one else value)
         ]

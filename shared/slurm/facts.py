@@ -38,6 +38,7 @@ from shared.domain.job import job_id
 from shared.domain.printable import printable
 from shared.domain.resources import MOST_NAME as MOST_RESOURCE_NAME
 from shared.slurm.clusters import ClusterMap, say_where_asked, say_where_run
+from shared.slurm.exits import exit_of
 from shared.slurm.grant_answer import GrantAnswer
 from shared.slurm.message import NO_NODES, Message
 from shared.slurm.tres import Tres, most_important
@@ -78,6 +79,9 @@ ENDED_STATES: Final = frozenset(OUTCOMES)
 _BACK_IN_QUEUE: Final = frozenset({"PENDING", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT"})
 _RUNS: Final = frozenset({"", "RUNNING", "CONFIGURING", "SUSPENDED", "SIGNALING", "STAGE_OUT"})
 _RESIZING: Final = "RESIZING"
+_REQUEUED: Final = "REQUEUED"
+# Of what ended otherwise, Slurm's releases and ways have other codes.
+_FAILED: Final = "FAILED"
 # What a job holds and nobody asks for: Slurm takes what a job kept for what it asked for.
 _ENERGY: Final = "3=18446744073709551614"
 # Parts that say more of a job, and nothing of who it is and how long it had its nodes.
@@ -85,7 +89,7 @@ _OPTIONAL: Final = frozenset(
     {
         *("app_id", "partition", "qos", "node_model", "memory_gib", "memory_gib_per_unit"),
         *("cores_per_unit", "units_per_node", "resources", "resources_per_unit", "failed_nodes"),
-        "cores",
+        *("cores", "node_names", "ended_as", "exit_code", "signal"),
     }
 )
 
@@ -123,7 +127,7 @@ def _facts(
     outcome = _outcome(message)
     if outcome is not None:
         finished = _finished(message, submitted, outcome, site, latest_us)
-        more = (*_known_pause(message, finished), *_known_failed(finished))
+        more = (*_known_pause(message, finished), *_known_failed(finished), *_known_exit(finished))
         number = _number(*_known_grant(finished.grant), *more, *known)
         return first, [job_fact(site.name, finished, number, finished.ended_at_us)]
     if _state(message) in _BACK_IN_QUEUE:
@@ -183,6 +187,14 @@ def _known_failed(finished: JobFinished) -> tuple[str, ...]:
     return (f"failed-{','.join(fold(finished.failed_nodes))}",)
 
 
+def _known_exit(finished: JobFinished) -> Iterator[str]:
+    """By what a job failed not every way says."""
+    if finished.exit_code:
+        yield f"exit-{finished.exit_code}"
+    if finished.signal:
+        yield f"signal-{finished.signal}"
+
+
 def _submitted_us(message: Message) -> int:
     return _resized_us(message) or message.needed_time_us("@submit")
 
@@ -234,11 +246,19 @@ def _submitted(message: Message, site: Site) -> JobSubmitted:
         resources_per_unit=_asked_resources(message, asked, units),
         units_per_node=1 if has_cores else 0,
         job_name=message.text("job_name"),
-        sequence=str(message.number("jobid") or ""),
+        sequence=_sequence(message),
         home_cluster=_cluster(message, site),
         qos=message.text("qos"),
     )
     return _without_wrong_parts(message, submitted)
+
+
+def _sequence(message: Message) -> str:
+    """The number that people know it by: a task has that of its array."""
+    array, task = message.number("array_job_id"), message.number("array_task_id")
+    if array and task is not None:
+        return f"{array}_{task}"
+    return str(message.number("jobid") or "")
 
 
 def _within(most: float, found: Iterable[int]) -> int:
@@ -354,6 +374,8 @@ def _finished(
         cores=cores,
         resources=resources,
         failed_nodes=_failed_nodes(message),
+        node_names=fold(_expanded(message, "nodes")) if began_us else (),
+        ended_as=_ended_as(message),
         partition=message.text("partition"),
         qos=message.text("qos"),
         memory_gib=_memory_gib(held),
@@ -361,7 +383,15 @@ def _finished(
         freq_ghz=word.freq_ghz,
         intervals=_intervals(message, began_us, ended_us, word.freq_ghz),
     )
+    if _state(message) == _FAILED:
+        finished.exit_code, finished.signal = exit_of(message.raw("exit_code"))
     return _without_wrong_parts(message, finished)
+
+
+def _ended_as(message: Message) -> str:
+    """What Slurm calls the end of a run. One that is back in the queue was requeued."""
+    state = _state(message)
+    return _REQUEUED if state in _BACK_IN_QUEUE else state if state in OUTCOMES else ""
 
 
 def _intervals(

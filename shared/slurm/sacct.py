@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from shared.slurm.answers import iso_time, mapping, number, text, texts
+from shared.slurm.exits import exit_text
 from shared.slurm.facts import ENDED_STATES
 from shared.slurm.message import NO_NODES, Message
 
@@ -129,6 +130,7 @@ class SacctRun:
                 "tres_req": _tres(mapping(of, "tres").get("requested")),
                 "tres_alloc": _tres(mapping(of, "tres").get("allocated")) if self.has_run else "",
                 "failed_node": of.get("failed_node"),
+                "exit_code": exit_text(of.get("exit_code")),
                 "state": self.state,
             }
         )

@@ -471,9 +471,9 @@ def jobs_are_forgotten_by_their_own_times() -> Iterator[None]:
     finish, forget = JobFacts.finish, JobTable.forget
     ended_s: dict[str, float] = {}
 
-    def finished(facts: JobFacts, event: Any, message: Any) -> None:
+    def finished(facts: JobFacts, event: Any, message: Any, names: Any) -> None:
         ended_s[message.job_id] = message.ended_at_us / 1e6
-        finish(facts, event, message)
+        finish(facts, event, message, names)
 
     def forgotten(job_table: JobTable, now_s: float) -> None:
         ending = {job.job.job_id for job in job_table.found(job_table._ending) if job.ended}

@@ -141,6 +141,19 @@ def test_a_node_that_slurm_takes_out_is_drained_until_it_is_back(region: Region)
     region.until(lambda: "drained" not in region.ask("nodes", "alpha"), "the resumption")
 
 
+def test_a_job_that_ended_is_found_by_its_number_with_its_nodes_its_time_and_its_exit(
+    region: Region,
+) -> None:
+    fails = region.slurm.submit("sleep 1; exit 3", "--nodes=2", "--time=5")
+    killed = region.slurm.submit("kill -9 $$", "--nodes=1", "--nodelist=n2", "--time=5")
+    for number in (fails, killed):
+        region.until(partial(region.facts, JobFinished, region.id_of(number)), "the end")
+    region.until_said("end: failed, exit code 3", "why", str(fails))
+    assert "ran on n[1-2] of alpha for 00:00:0" in region.ask("why", str(fails))
+    region.until_said("end: failed, signal 9", "why", str(killed))
+    assert "ran on n2 of alpha for 00:00:0" in region.ask("why", str(killed))
+
+
 def test_a_requeue_by_a_user_ends_the_run_before_which_is_charged(region: Region) -> None:
     number = region.slurm.submit("sleep 100", "--nodes=1", "--time=5")
     job_id = region.id_of(number)
@@ -287,6 +300,32 @@ def test_what_a_user_changes_on_a_job_that_waits_reaches_coplace(
     why("changed in Slurm: partition")
     assert region.job(int(number)).is_held
     say("scancel", number)
+
+
+def test_a_user_who_holds_and_releases_a_job_in_slurm_leaves_what_an_operator_holds(
+    region: Region, readable: Path
+) -> None:
+    def say(*command: str) -> str:
+        return region.slurm.say(*AS_USER, "env", f"SLURM_CONF={readable}", *command)
+
+    where = ("--parsable", "--output=/dev/null", "--chdir=/", "--time=5", "--wrap=true")
+    number = say("sbatch", *where, "--hold")
+    job_id = region.id_of(int(number))
+    region.until_said("held by its user", "why", job_id)
+    assert "now is held" in region.ask("hold", job_id, "--reason", "audit")
+    region.until_said(
+        "held by its user, who lets it in with scontrol release; audit", "why", job_id
+    )
+    say("scontrol", "release", number)
+    region.until_said("why: held: audit", "why", job_id)
+    say("scontrol", "hold", number)
+    region.until_said("scontrol release; audit", "why", job_id)
+    say("scontrol", "release", number)
+    region.until_said("why: held: audit", "why", job_id)
+    assert region.job(int(number)).is_held
+    region.ask("release", job_id)
+    over = {"COMPLETED", "FAILED"}  # that user may not read the prolog
+    region.until(lambda: region.job(int(number)).state in over, "its end")
 
 
 def test_what_a_user_holds_stays_his_until_he_lets_it_in_in_slurm_or_in_coplace(

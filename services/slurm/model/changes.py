@@ -4,11 +4,18 @@ A submission has one content under one id, so that a job whose terms were change
 was changed, until somebody changes it back. Holds and nice values are orders, which follow.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from coplace.v1.ingest_service_pb2 import Envelope
-from coplace.v1.jobs_pb2 import JobHeld, JobPrioritized, JobReleased
+from coplace.v1.jobs_pb2 import (
+    HOLDER_MANAGER,
+    HOLDER_USER,
+    Holder,
+    JobHeld,
+    JobPrioritized,
+    JobReleased,
+)
 
 from coplace_client.facts import fact
 from services.slurm.model.jobs import SlurmJob
@@ -27,13 +34,13 @@ _TERMS: Final = (
 
 
 class _WaitingTerms(NamedTuple):
-    """A job that waits, as it was at the first look at it, and what holds it since when; without
-    terms it is as a decision or a return to Slurm left it."""
+    """A job that waits, as it was at the first look at it, since when its user holds it, and what
+    was `changed`; without terms it is as a decision or a return to Slurm left it."""
 
     terms: Mapping[str, Any] | None
     priority: int
-    held: str = ""
     held_at_us: int = 0
+    changed: str = ""
 
 
 class WaitingChanges:
@@ -53,7 +60,7 @@ class WaitingChanges:
         not, or he does not."""
         named = as_task(job_id)
         found = self._known.get(job_id) or self._known.get(named[0] if named else "")
-        return found.held_at_us if found is not None and found.held == HELD_BY_USER else 0
+        return found.held_at_us if found is not None else 0
 
     def events(self, waiting: Mapping[str, SlurmJob], at_us: int) -> list[Envelope]:
         """Return what to publish of jobs that wait, by their ids."""
@@ -70,48 +77,59 @@ class WaitingChanges:
         if first is None:
             first = self._at_first(job_id, job, at_us)
         terms = None if job.was_released or job.is_given_back else _terms(job)
-        changed = _changed(first.terms, terms) if first.terms and terms else ()
-        held = _why_held(job, changed)
-        if first.held == _CHANGED_BEFORE and not job.is_held_by_user:
-            held = _CHANGED_BEFORE
-        if held and held != first.held:
-            yield self._fact(JobHeld(job_id=job_id, reason=held, held_at_us=at_us), at_us)
-            first = first._replace(held_at_us=at_us)
-        elif first.held and not held:
-            yield self._fact(JobReleased(job_id=job_id, released_at_us=at_us), at_us)
+        by_user = HELD_BY_USER if job.is_held_by_user else ""
+        changed = _what_changed(first.terms, terms) if first.terms and terms else ""
+        if first.changed == _CHANGED_BEFORE:
+            changed = _CHANGED_BEFORE
+        held_before = HELD_BY_USER if first.held_at_us else ""
+        yield from self._held(job_id, HOLDER_USER, held_before, by_user, at_us)
+        yield from self._held(job_id, HOLDER_MANAGER, first.changed, changed, at_us)
         if job.priority != first.priority:
             order = JobPrioritized(job_id=job_id, priority=job.priority, reason="nice in Slurm")
             order.prioritized_at_us = at_us
             yield self._fact(order, at_us)
         if first.terms is None or terms is None:
             first = first._replace(terms=terms)
-        self._next[job_id] = first._replace(held=held, priority=job.priority)
+        self._next[job_id] = first._replace(
+            priority=job.priority,
+            held_at_us=(first.held_at_us or at_us) if by_user else 0,
+            changed=changed,
+        )
+
+    def _held(
+        self, job_id: str, holder: Holder.ValueType, before: str, now: str, at_us: int
+    ) -> Iterator[Envelope]:
+        """Yield that somebody holds a job for another reason than before, or holds it no more."""
+        if now and now != before:
+            held = JobHeld(job_id=job_id, reason=now, held_at_us=at_us, holder=holder)
+            yield self._fact(held, at_us)
+        elif before and not now:
+            released = JobReleased(job_id=job_id, released_at_us=at_us, holders=[holder])
+            yield self._fact(released, at_us)
 
     def _at_first(self, job_id: str, job: SlurmJob, at_us: int) -> _WaitingTerms:
-        held = HELD_BY_USER if job_id in self.held_by_user else ""
-        if job_id in self.held_changed:
-            held = _CHANGED_BEFORE
-        return _WaitingTerms(_terms(job), job.priority, held, at_us if held else 0)
+        held_at_us = at_us if job_id in self.held_by_user else 0
+        changed = _CHANGED_BEFORE if job_id in self.held_changed else ""
+        return _WaitingTerms(_terms(job), job.priority, held_at_us, changed)
 
     def _fact(self, order: JobHeld | JobReleased | JobPrioritized, at_us: int) -> Envelope:
-        return fact(self._source, order, f"{order.job_id}/slurm/{at_us}", at_us)
+        key = f"{order.job_id}/slurm/{at_us}"
+        of_manager = isinstance(order, JobHeld) and order.holder == HOLDER_MANAGER
+        of_manager |= isinstance(order, JobReleased) and HOLDER_MANAGER in order.holders
+        return fact(self._source, order, f"{key}/changed" if of_manager else key, at_us)
 
 
 def _terms(job: SlurmJob) -> Mapping[str, Any]:
     return {name: job.fields.get(name) for name in _TERMS}
 
 
-def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterable[str]:
+def _what_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """What is filled in later, as the account where the accounting database was away, is no
     change."""
-    return [
-        name for name in _TERMS if now[name] != before[name] and before[name] not in ("", None)
-    ] + [name for name in ("features", "licenses") if not text(before[name]) and text(now[name])]
-
-
-def _why_held(job: SlurmJob, changed: Iterable[str]) -> str:
-    if job.is_held_by_user:
-        return HELD_BY_USER
-    if names := ", ".join(changed):
-        return f"{CHANGED}: {names}. Change it back, or cancel it and submit it anew"
-    return ""
+    said = [name for name in _TERMS if before[name] not in ("", None)]
+    begun = [name for name in ("features", "licenses") if not text(before[name])]
+    names = [name for name in said if now[name] != before[name]]
+    names += [name for name in begun if text(now[name])]
+    if not names:
+        return ""
+    return f"{CHANGED}: {', '.join(names)}. Change it back, or cancel it and submit it anew"

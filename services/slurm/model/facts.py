@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from coplace.v1.ingest_service_pb2 import Envelope
-from coplace.v1.jobs_pb2 import JobSubmitted
+from coplace.v1.jobs_pb2 import HOLDER_USER, JobSubmitted
 
 from coplace_client.bounds import CORES_PER_NODE, NODE_MEMORY_GIB, NODES, RESOURCES
 from services.slurm.model.changes import HELD_BY_USER
@@ -70,8 +70,8 @@ def _say_all(submitted: JobSubmitted, job: SlurmJob, terms: SlurmTerms) -> None:
         _say_what(submitted, job, terms.select)
     elif job.is_pending:
         submitted.held_because = printable(unmapped, MOST_REASON)
-    if job.is_pending and job.is_held_by_user:
-        submitted.held_because = submitted.held_because or HELD_BY_USER
+    if job.is_pending and job.is_held_by_user and not submitted.held_because:
+        submitted.held_because, submitted.held_by = HELD_BY_USER, HOLDER_USER
     submitted.is_interactive = job.is_interactive
     submitted.architectures.append(printable(terms.architecture))
 

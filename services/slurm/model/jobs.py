@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from coplace_client.errors import RejectedError
 from shared.slurm.answers import iso_time, number, text, texts
+from shared.slurm.exits import exit_text
 from shared.slurm.facts import OUTCOMES
 from shared.slurm.grant_answer import GrantAnswer
 from shared.slurm.message import Message
@@ -413,6 +414,7 @@ class SlurmJob:
                 "tres_req": of.get("tres_req_str"),
                 "tres_alloc": of.get("tres_alloc_str"),
                 "failed_node": of.get("failed_node"),
+                "exit_code": exit_text(of.get("exit_code")),
                 "state": self.state if self.state in OUTCOMES else None,
                 # Of a run that Slurm shows no more: what placement knows of it.
                 "is_recalled": of.get("is_recalled"),

@@ -16,6 +16,7 @@ from coplace.v1.jobs_pb2 import (
     DEPENDENCY_CONDITION_AFTER_NOT_OK,
     DEPENDENCY_CONDITION_AFTER_OK,
     DEPENDENCY_CONDITION_SINGLETON,
+    HOLDER_MANAGER,
     Dependency,
     JobReleased,
     JobSubmitted,
@@ -102,6 +103,7 @@ class ShownJobs:
                 for name in names:
                     submitted.ClearField(name)
                 submitted.held_because = printable(f"{MARK}{error}", MOST_REASON)
+                submitted.held_by = HOLDER_MANAGER
                 return
 
     def is_met(self, job: SlurmJob, now_s: float) -> bool:
@@ -258,5 +260,5 @@ def release(submitted: JobSubmitted, site: Site) -> Envelope:
     """Return the event that lets a job in that was held for what has no equal, and is met. It is as
     old as the submission, so that whatever somebody asked since is newer."""
     at_us = submitted.submitted_at_us + 1
-    payload = JobReleased(job_id=submitted.job_id, released_at_us=at_us)
+    payload = JobReleased(job_id=submitted.job_id, released_at_us=at_us, holders=[HOLDER_MANAGER])
     return fact(site.name, payload, f"{submitted.job_id}/dependency", at_us)

@@ -180,6 +180,8 @@ class Queries:
             answer.allocation.CopyFrom(self._allocation(job, job.run.allocation))
         if (array := self._array_of(job)) is not None:
             answer.array.CopyFrom(array_answer(array, self._job_table.tasks_of(array.job.job_id)))
+        if (ended := self._job_table.ended_run(job)) is not None:
+            answer.ended.CopyFrom(ended.message())
         if job.waits or _was_rejected(job):
             answer.misfits.extend(each.message() for each in job.evaluated.misfits)
         if job.waits:
@@ -339,7 +341,8 @@ class Queries:
     def _is_wanted(self, job: JobRecord, request: ListJobsRequest) -> bool:
         """Return whether a request selects a job; the costliest condition comes last."""
         return (
-            request.user in ("", job.job.user)
+            request.number in ("", _number(job.job))
+            and request.user in ("", job.job.user)
             and request.account in ("", job.job.account)
             and (not request.cluster or self._concerns(job, request.cluster))
             and (not request.standings or self._standing(job) in request.standings)
@@ -669,6 +672,12 @@ def _why_not_waiting(job: JobRecord) -> str:
     if job.life.state is JobState.FINISHED:
         return "completed" if job.life.completed else "ended without completing"
     return withdrawal_words(job.grants.withdrawn) if job.grants.withdrawn else ""
+
+
+def _number(job: Job) -> str:
+    """How its resource manager numbers it: a task that was split off has that of its array."""
+    number = job.sequence
+    return f"{number}_{job.array_index}" if job.array_id and "_" not in number else number
 
 
 def _was_rejected(job: JobRecord) -> bool:

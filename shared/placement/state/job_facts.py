@@ -25,6 +25,7 @@ from shared.domain.node import NodeNames
 from shared.placement.state.actions import ActionKind, Refused
 from shared.placement.state.candidate import draw_mw
 from shared.placement.state.declines import with_declined
+from shared.placement.state.ended_run import ended_run
 from shared.placement.state.grants import (
     MOST_SEIZED,
     VoidStart,
@@ -35,6 +36,7 @@ from shared.placement.state.grants import (
     require_given,
     require_holder,
 )
+from shared.placement.state.holds import Holder, HoldWord, together
 from shared.placement.state.job_allocation import JobAllocation, share_ran
 from shared.placement.state.job_record import MOST_TEXT, JobRecord
 from shared.placement.state.job_table import JobTable
@@ -82,9 +84,10 @@ class JobFacts:
                 array_ordinal=known.job.array_ordinal,
             )
         tracked = self._table.track(job, event.traceparent, awaits)
-        if message.held_because and stamp_of(event) > tracked.requests.asked:
-            tracked.requests.held = message.held_because[:MOST_TEXT]
-            tracked.requests.asked = stamp_of(event)
+        if message.held_because:
+            holder = Holder(message.held_by or Holder.MANAGER)
+            word = HoldWord(holder, stamp_of(event), message.held_because[:MOST_TEXT])
+            tracked.requests.holds = together(tracked.requests.holds, [word])
 
     def requeue(self, event: Event, message: JobRequeued) -> None:
         """Queue the next attempt of a job at the end, since its resource manager requeued it."""
@@ -159,7 +162,7 @@ class JobFacts:
         elif job.requests.requeue is not None:
             self._table.move_to_the_end(job)
 
-    def finish(self, event: Event, message: JobFinished) -> None:
+    def finish(self, event: Event, message: JobFinished, names: Mapping[str, NodeNames]) -> None:
         """End an attempt, as its holder says, whatever is known of its start: its nodes are
         free. An array that its resource manager says never started is cancelled."""
         array = self._table.get(message.job_id)
@@ -185,6 +188,7 @@ class JobFacts:
             message.started_at_us / 1e6,
             message.ended_at_us / 1e6,
         )
+        self._table.note_end(job, ended_run(message, on, names))
         self._table.allocations.release(job)
         job.life.completed = message.outcome == JOB_OUTCOME_COMPLETED
         self._table.end(job, state)

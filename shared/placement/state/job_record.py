@@ -12,6 +12,7 @@ from shared.placement.state.array_progress import ArrayProgress
 from shared.placement.state.candidate import Candidate
 from shared.placement.state.declines import Declined
 from shared.placement.state.grants import VoidStart, WithdrawalReason
+from shared.placement.state.holds import Holder, Holds, HoldWord, reasons
 from shared.placement.state.job_allocation import JobAllocation, nodes_of, runs_of
 from shared.placement.state.misfit import Misfit
 from shared.scheduling.user_runs import AS_REQUESTED, ExpectedRun
@@ -87,19 +88,25 @@ class Grants:
 
 @dataclass(slots=True)
 class Requests:
-    """What users and operators asked of a job. `held`, `cancelled`, `suspend` and `requeue` are
-    their reasons, None where nobody asks; each `_asked` is the time and id of the newest such
-    event. An `isolated` job is held, and not even evaluated, since deciding on it failed."""
+    """What users and operators asked of a job. `holds` are the newest words on whether it is held,
+    by who holds it. `cancelled`, `suspend` and `requeue` are their reasons, None where nobody asks;
+    each `_asked` is the time and id of the newest such event. An `isolated` job is held, and not
+    even evaluated, since deciding on it failed."""
 
-    held: str | None = None
+    holds: Holds = ()
     cancelled: str | None = None
-    asked: tuple[int, str] = (0, "")
     isolated: bool = False
     suspend: str | None = None
     suspend_asked: tuple[int, str] = (0, "")
     requeue: str | None = None
     requeue_asked: tuple[int, str] = (0, "")
     priority_asked: tuple[int, str] = (0, "")
+
+    @property
+    def held(self) -> str | None:
+        """Return why the job is held, by all who hold it; None where nobody does."""
+        found = reasons(self.holds) if self.holds else None
+        return "; ".join(filter(None, found))[:MOST_TEXT] if found else None
 
 
 @dataclass(slots=True)
@@ -261,11 +268,34 @@ _RECORDS: Final[Mapping[str, Form[Any]]] = {
     "guarantee": by_position(Guarantee),
     "notice": by_position(Notice),
 }
-# The version before did not say when a run started and ended: the fields of then, in their order.
-_LIFE_BEFORE: Final = (
-    *("state", "ended_s", "completed", "ran", "awaits", "requeues", "requeued_because"),
-)
-_RECORDS_BEFORE: Final = {**_RECORDS, "life": by_position(Life, only=_LIFE_BEFORE)}
+
+
+class _RequestsBefore(NamedTuple):
+    """The version before did not say who holds a job."""
+
+    held: str | None
+    cancelled: str | None
+    asked: tuple[int, str]
+    isolated: bool
+    suspend: str | None
+    suspend_asked: tuple[int, str]
+    requeue: str | None
+    requeue_asked: tuple[int, str]
+    priority_asked: tuple[int, str]
+
+
+def _to_requests(before: _RequestsBefore) -> Requests:
+    """Whatever was held then its user may release, as it was then."""
+    holder = Holder.PLACEMENT if before.isolated else Holder.USER
+    word = HoldWord(Holder.ALL if before.held is None else holder, before.asked, before.held)
+    has_said = before.held is not None or before.asked != (0, "")
+    return Requests((word,) if has_said else (), before.cancelled, *before[3:])
+
+
+_RECORDS_BEFORE: Final = {
+    **_RECORDS,
+    "requests": Form(_RequestsBefore, lambda _: None, _to_requests),
+}
 _named_tuple: Any = NamedTuple
 
 
@@ -309,7 +339,7 @@ def _to_job(records: Mapping[str, Form[Any]], kept: Any) -> JobRecord:
 # Nor when its job may start and must end, nor where it may run: at any time, anywhere.
 JOBS: Final = RowCodec(
     JobRecord,
-    version=3,
-    previous=RowCodec(JobRecord, version=2, form=_form(_RECORDS_BEFORE)).decode,
+    version=4,
+    previous=RowCodec(JobRecord, version=3, form=_form(_RECORDS_BEFORE)).decode,
     form=_form(_RECORDS),
 )

@@ -19,12 +19,19 @@ from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
 from shared.domain.job import JobFact, next_state
 from shared.placement.state.grants import require_given
+from shared.placement.state.holds import Holder, HoldWord, holders_of, with_word, word_of
 from shared.placement.state.job_record import MOST_TEXT, JobRecord
 from shared.placement.state.job_table import JobTable
-from shared.placement.state.stamps import is_ahead, require_newer, set_back, stamp_of
+from shared.placement.state.stamps import (
+    is_ahead,
+    overtaken,
+    require_newer,
+    set_back,
+    stamp_of,
+)
 from shared.streams.stages.stage import AlreadyAppliedError
 
-_STAMPS: Final = ("asked", "suspend_asked", "requeue_asked", "priority_asked")
+_STAMPS: Final = ("suspend_asked", "requeue_asked", "priority_asked")
 
 
 class JobRequests:
@@ -49,6 +56,12 @@ class JobRequests:
                 if is_ahead(asked[0], ended_us):
                     setattr(job.requests, name, set_back(asked, ended_us))
                     self._table.save(job)
+            if any(is_ahead(word.asked[0], ended_us) for word in job.requests.holds):
+                job.requests.holds = tuple(
+                    word._replace(asked=set_back(word.asked, ended_us))
+                    for word in job.requests.holds
+                )
+                self._table.save(job)
         self._asked_of.clear()
 
     def note_asked(self, job_id: str) -> None:
@@ -80,15 +93,47 @@ class JobRequests:
     def hold(self, event: Event, message: JobHeld) -> None:
         """Hold a job, so that it does not start; one that runs is held when it is requeued. An
         array is held with all its tasks."""
-        for job in self._asked(event, message.job_id):
-            job.requests.held = message.reason[:MOST_TEXT]
+        job, holder = self._table.known(message.job_id), Holder(message.holder)
+        require_newer(event, word_of(job.requests.holds, holder).asked)
+        for each in self._with_tasks(job):
+            self._say(event, each, holder, message.reason[:MOST_TEXT])
 
     def release(self, event: Event, message: JobReleased) -> None:
-        """Release a job, also when it was held since its starts were declined: it may start."""
-        for job in self._asked(event, message.job_id):
-            job.requests.held, job.requests.isolated = None, False
-            job.grants.missed_starts, job.life.requeues = 0, 0
-            self._table.refuse(job, ())
+        """Lift what some hold, or all: a job that nobody holds may start. Placement holds what
+        failed too often."""
+        job, holders = self._table.known(message.job_id), holders_of(message.holders)
+        self._require_lifts(event, job, holders)
+        for each in self._with_tasks(job):
+            said = [holder for holder in holders if self._say(event, each, holder, None)]
+            if Holder.ALL in said or Holder.PLACEMENT in said:
+                each.requests.isolated = False
+                each.grants.missed_starts, each.life.requeues = 0, 0
+            if said:
+                self._table.refuse(each, ())
+
+    def _require_lifts(self, event: Event, job: JobRecord, holders: list[Holder]) -> None:
+        """Raise AlreadyAppliedError where each holder, or whoever holds the job, has said something
+        newer."""
+        known = [word_of(job.requests.holds, holder).asked for holder in holders]
+        if all(stamp_of(event) <= each for each in known):
+            require_newer(event, max(known))
+        held = [word.asked for word in job.requests.holds if word.reason is not None]
+        if Holder.ALL in holders and held and stamp_of(event) < min(held):
+            raise overtaken(event, max(held))
+
+    def _say(self, event: Event, job: JobRecord, holder: Holder, reason: str | None) -> bool:
+        """Note a word on a job, unless its holder has said something newer; return whether."""
+        if stamp_of(event) <= word_of(job.requests.holds, holder).asked:
+            return False
+        word = HoldWord(holder, stamp_of(event), reason)
+        job.requests.holds = with_word(job.requests.holds, word)
+        self._revisit(job)
+        return True
+
+    def _with_tasks(self, job: JobRecord) -> list[JobRecord]:
+        """Return a job, and of an array the tasks that are jobs of their own."""
+        tasks = self._table.tasks_of(job.job.job_id) if job.progress is not None else []
+        return [job, *tasks]
 
     def prioritize(self, event: Event, message: JobPrioritized) -> None:
         """Give a job another priority: one that waits goes to its new place in the queue."""
@@ -142,22 +187,17 @@ class JobRequests:
             event, self._table.known_alone(message.job_id)
         ).requests.suspend = None
 
-    def _asked(self, event: Event, job_id: str) -> list[JobRecord]:
-        """Return the job of which something is asked, unless something newer was. Of one that has
-        ended it is asked for its next attempt."""
-        return self._newer(event, job_id, "asked")
-
     def _newer(self, event: Event, job_id: str, stamp: str) -> list[JobRecord]:
         """Return the job of an event, and of an array the tasks that are jobs of their own: those
         of which nothing newer was asked. Raises AlreadyAppliedError where that is not the job."""
         job = self._table.known(job_id)
         require_newer(event, getattr(job.requests, stamp))
-        tasks = self._table.tasks_of(job_id) if job.progress is not None else []
-        newer = [each for each in tasks if stamp_of(event) > getattr(each.requests, stamp)]
-        for each in (job, *newer):
-            setattr(each.requests, stamp, stamp_of(event))
+        stamped = stamp_of(event)
+        newer = [one for one in self._with_tasks(job) if stamped > getattr(one.requests, stamp)]
+        for each in newer:
+            setattr(each.requests, stamp, stamped)
             self._revisit(each)
-        return [job, *newer]
+        return newer
 
     def _asked_to_suspend(self, event: Event, job: JobRecord) -> JobRecord:
         """Return the job, unless something newer was asked of its run."""

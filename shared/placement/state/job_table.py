@@ -28,7 +28,9 @@ from shared.placement.state.allocations import Allocations
 from shared.placement.state.array_progress import ARRAYS, ArrayProgress, ArrivalNumbers
 from shared.placement.state.candidate import CANDIDATES, Candidate
 from shared.placement.state.declines import Declined, declined_words
+from shared.placement.state.ended_run import EndedRun
 from shared.placement.state.grants import MOST_SEIZED, VoidStart, WithdrawalKind, WithdrawalReason
+from shared.placement.state.holds import Holder, held_anew, together, word_of
 from shared.placement.state.job_allocation import JobAllocation
 from shared.placement.state.job_record import JOBS, MOST_TEXT, JobRecord, Life, Reordered
 from shared.placement.state.misfit import Misfit
@@ -60,6 +62,7 @@ class JobTable:
         self._declined = state.table("declined", tuple[Declined, ...])
         self._progress = state.table("arrays", ARRAYS)
         self._reordered = state.table("reordered", Reordered)
+        self._ended_runs = state.table("ended", EndedRun)
         self._jobs = self._rows.rows
         # By array, its tasks that are jobs of their own and have not ended.
         self._tasks: dict[str, set[str]] = defaultdict(set)
@@ -222,6 +225,14 @@ class JobTable:
         self._touched.add(job.job.job_id)
         self._rows.changed(job.job.job_id)
 
+    def note_end(self, job: JobRecord, ended: EndedRun) -> None:
+        """Note how the run of a job ended, for as long as the job is known."""
+        self._ended_runs.put(job.job.job_id, ended)
+
+    def ended_run(self, job: JobRecord) -> EndedRun | None:
+        """Return how the run of an attempt ended; None where it did not, or nobody said."""
+        return self._ended_runs.get(job.job.job_id) if job.ended else None
+
     def track(
         self, job: Job, traceparent: str, awaits: tuple[Dependency, ...], seized: str = ""
     ) -> JobRecord:
@@ -239,6 +250,7 @@ class JobTable:
             self._begin_task(tracked)
         self._unadmitted.add(job.job_id)
         self._declined.drop(job.job_id)
+        self._ended_runs.drop(job.job_id)
         self.evaluate(tracked, ())
         self.revisit(tracked)
         if tracked.requests.cancelled is not None:
@@ -527,7 +539,8 @@ class JobTable:
 
     def isolate(self, job: JobRecord, reason: str) -> None:
         """Hold a job that the end of a round fails over."""
-        job.requests.held, job.requests.isolated = reason[:MOST_TEXT], True
+        job.requests.holds = held_anew(job.requests.holds, Holder.PLACEMENT, reason[:MOST_TEXT])
+        job.requests.isolated = True
         self.revisit(job)
 
     def all(self) -> list[JobRecord]:
@@ -589,6 +602,7 @@ class JobTable:
             if job is not None and job.life.ended_s == ended_s:
                 del self.by_arrival[job.arrival]
                 self._rows.drop(job_id)
+                self._ended_runs.drop(job_id)
                 self._touched.add(job_id)
                 if job.progress is not None:
                     self.by_arrival.give_back(job.progress.first_arrival)
@@ -627,9 +641,8 @@ class JobTable:
 
     def _supersede(self, before: JobRecord, after: JobRecord, seized: str) -> None:
         """Let an attempt replace another. What was granted of that one, or seized, is void."""
-        after.requests.held, after.requests.asked, after.requests.isolated = (
-            before.requests.held,
-            before.requests.asked,
+        after.requests.holds, after.requests.isolated = (
+            before.requests.holds,
             before.requests.isolated,
         )
         after.requests.cancelled, after.requests.requeue_asked = (
@@ -668,10 +681,19 @@ def _ask_as_array(array: JobRecord, task: JobRecord) -> None:
     asked, own = array.requests, task.requests
     if asked.cancelled is not None:
         own.cancelled = asked.cancelled
-    if asked.asked > own.asked:
-        own.held, own.asked = asked.held, asked.asked
-        if asked.held is None:
-            own.isolated, task.life.requeues = False, 0
+    before = word_of(own.holds, Holder.PLACEMENT)
+    # A task is isolated by itself.
+    own.holds = together(
+        own.holds,
+        (
+            word
+            for word in asked.holds
+            if word.holder is not Holder.PLACEMENT or word.reason is None
+        ),
+    )
+    lifted = word_of(own.holds, Holder.PLACEMENT)
+    if lifted.asked > before.asked and lifted.reason is None:
+        own.isolated, task.life.requeues = False, 0
     if asked.priority_asked > own.priority_asked:
         task.job = replace(task.job, priority=array.job.priority)
         own.priority_asked = asked.priority_asked

@@ -291,7 +291,7 @@ class StateLayer:
     def _finish(self, event: Event, message: JobFinished) -> None:
         failure = Failure(message.ended_at_us, message.job_id, message.attempt)
         with self._noting(message, failure):
-            self._facts.finish(event, message)
+            self._facts.finish(event, message, self.models.node_names)
         job = self.jobs.known(message.job_id)
         if job.life.state is JobState.FINISHED:
             self.user_runs.note(job.job.user, message)

@@ -1,6 +1,13 @@
 """What `coplace why` prints, word for word: it is read at night."""
 
+from typing import Any
+
 import pytest
+from coplace.v1.jobs_pb2 import (
+    JOB_OUTCOME_CANCELLED,
+    JOB_OUTCOME_FAILED,
+    JOB_OUTCOME_TIMED_OUT,
+)
 from coplace.v1.placement_pb2 import (
     CONSTRAINT_KIND_CAPACITY,
     CONSTRAINT_KIND_MISFIT,
@@ -20,6 +27,7 @@ from coplace.v1.placement_service_pb2 import (
     Allocation,
     ArrayStanding,
     ClusterOutlook,
+    EndedRun,
     ExplainResponse,
     Forecast,
 )
@@ -30,6 +38,34 @@ from coplace_client.calls import UnansweredError
 
 _T0_US = 1_767_225_600_000_000
 _HOUR_US = 3_600_000_000
+
+
+def ended(**how: Any) -> list[str]:
+    """What is printed of a run of n[1-2] that took so long."""
+    run: dict[str, Any] = {"cluster": "alpha", "nodes": ["n[1-2]"], "started_at_us": _T0_US}
+    run["ended_at_us"] = _T0_US + 3_723_000_000
+    told = EndedRun(**{**run, **how})
+    answer = ExplainResponse(job_id="j", standing=JOB_STANDING_FINISHED, ended=told)
+    return [*why.lines(answer)][1:]
+
+
+def test_a_job_that_ended_says_where_it_ran_how_long_and_how_it_ended() -> None:
+    from_, until = "2026-01-01 00:00:00 UTC", "2026-01-01 01:02:03 UTC"
+    assert ended(outcome=JOB_OUTCOME_FAILED, ended_as="FAILED", exit_code=3) == [
+        f"ran on n[1-2] of alpha for 01:02:03: from {from_} until {until}",
+        "end: failed, exit code 3",
+    ]
+    assert ended(outcome=JOB_OUTCOME_FAILED, signal=9)[1] == "end: failed, signal 9"
+    assert ended(outcome=JOB_OUTCOME_TIMED_OUT, ended_as="TIMEOUT", suspended_s=63.0) == [
+        f"ran on n[1-2] of alpha for 01:01:00, suspended for 00:01:03: from {from_} until {until}",
+        "end: timed out, its time limit (TIMEOUT)",
+    ]
+    failed = {"outcome": JOB_OUTCOME_FAILED, "ended_as": "NODE_FAIL", "failed_nodes": ["n2"]}
+    assert ended(**failed)[1] == "end: failed, a node failed (NODE_FAIL), failed nodes: n2"
+    never = {"outcome": JOB_OUTCOME_CANCELLED, "ended_as": "CANCELLED", "started_at_us": 0}
+    assert ended(**never) == [f"never started; it left alpha at {until}", "end: cancelled"]
+    long = ended(nodes=[], ended_at_us=_T0_US + 90_000_000_000)[0]
+    assert long.startswith("ran on alpha for 1-01:00:00: from")
 
 
 def waiting() -> ExplainResponse:

@@ -10,6 +10,7 @@ from services.prediction.state import Remembered
 from services.pricing.state import Attempts
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job, JobState
+from shared.placement.state.holds import Holder
 from shared.placement.state.job_record import JOBS, GuaranteeState
 from shared.streams.state.state import State, key_of
 
@@ -76,17 +77,19 @@ def test_attempts_of_the_version_before_are_read_by_pricing() -> None:
     assert (found.node_failed, found.requeued, found.ran) == (True, False, None)
 
 
-def test_lives_of_the_version_before_are_read_by_placement() -> None:
+def test_holds_of_the_version_before_are_read_by_placement_as_of_users() -> None:
     asked = {"job_id": "a", "attempt": 1, "app_id": "cfd", "user": "ada", "account": "hpc"}
     asked |= {"nodes": 1, "walltime_s": 60.0, "reference_cluster": "p1", "shareable": False}
-    life = ["submitted", 9.0, True, 0.5, NOTHING, 3, "node failed"]
+    life = ["submitted", 9.0, True, 0.5, NOTHING, 3, "node failed", 2.0, 8.0]
     evaluated, grants = [4, True, NOTHING], [2, None, False, 1, NOTHING, NOTHING, 5]
     never = [0, ""]
     requests = ["", None, [1, "e"], False, None, never, None, never, never]
     run, guarantee = [None, "", NOTHING, 0, 0, NOTHING], [0.5, GuaranteeState.UNMEASURED.value]
     records = life, evaluated, grants, requests, run, guarantee, [0, "", 0.0]
-    found = JOBS.decode(row(2, asked | {"submit_s": 1.0}, 7, "trace", *records))
+    found = JOBS.decode(row(3, asked | {"submit_s": 1.0}, 7, "trace", *records))
     assert (found.job.user, found.arrival, found.traceparent) == ("ada", 7, "trace")
     assert (found.life.ended_s, found.life.requeued_because) == (9.0, "node failed")
-    assert (found.life.requeues, found.life.started_s) == (3, 0.0)
+    assert (found.life.requeues, found.life.started_s) == (3, 2.0)
     assert (found.evaluated.update, found.grants.declined, found.requests.held) == (4, 5, "")
+    assert found.requests.holds == ((Holder.USER, (1, "e"), ""),)
+    assert found.requests.priority_asked == (0, "")

@@ -23,6 +23,7 @@ from tests.unit.shared.placement.region import (
 )
 
 FOUR, TASK = "north/p1/4/1767225600", "north/p1/17/1767225600_3"
+ARRAY = "north/p1/18/1767225600"
 SAME, OTHER, BEFORE = "north/p1/5/1767225600", "south/p1/5/1767225601", "north/p1/4/1767000000"
 
 
@@ -31,7 +32,13 @@ def address() -> Iterator[str]:
     """Of a placement that knows two jobs of number 5, and one of number 4 that is over."""
     processor = placement(policy=Policy.BASE)
     ids = (BEFORE, FOUR, TASK, SAME, OTHER)
-    round_of(processor, 0, *(submitted(name, T0_US + n, nodes=4) for n, name in enumerate(ids)))
+    numbers_of = ("4", "4", "17_3", "5", "5")
+    shown = zip(ids, numbers_of, strict=True)
+    jobs = [
+        submitted(name, T0_US + n, nodes=4, sequence=number)
+        for n, (name, number) in enumerate(shown)
+    ]
+    round_of(processor, 0, *jobs, submitted(ARRAY, T0_US + 9, sequence="18", array="1-2"))
     round_of(processor, 1, cancelled(TASK, end_us(0)))
     round_of(processor, 2, cancelled(FOUR, end_us(1)))
     with Served(processor) as found:
@@ -43,6 +50,8 @@ def test_the_only_job_with_a_number_is_meant(address: str) -> None:
     assert named(address, "4") == BEFORE
     assert named(address, "17_3") == TASK
     assert named(address, OTHER) == OTHER
+    assert named(address, "18") == ARRAY
+    assert named(address, "18_2") == f"{ARRAY}_2"
     result = coplace("why", "4", "--address", address)
     assert result.stdout.startswith(BEFORE)
 

@@ -46,6 +46,8 @@ from coplace.v1.control_pb2 import (
 from coplace.v1.energy_pb2 import CoefficientsDeclared
 from coplace.v1.history_service_pb2 import ListAuditRequest
 from coplace.v1.jobs_pb2 import (
+    HOLDER_MANAGER,
+    HOLDER_USER,
     JobCancelled,
     JobHeld,
     JobPrioritized,
@@ -108,6 +110,7 @@ _SAMPLES: list[tuple[Message, str]] = [
     (JobRequeueAsked(job_id=JOB), f"job {JOB}"),
     (JobHeld(job_id=JOB), f"hold {JOB}"),
     (JobReleased(job_id=JOB), f"hold {JOB}"),
+    (JobReleased(job_id=JOB, holders=[HOLDER_USER, HOLDER_MANAGER]), f"hold {JOB}"),
     (JobPrioritized(job_id=JOB, priority=5), f"priority {JOB}"),
     (JobSuspended(job_id=JOB), f"suspension {JOB}"),
     (JobResumed(job_id=JOB), f"suspension {JOB}"),

@@ -232,6 +232,19 @@ def waits_and_holds() -> FactLog:
     return log
 
 
+async def test_a_run_says_on_which_nodes_it_was_and_how_it_ended(empty: Database) -> None:
+    _, writer = database(empty)
+    log = FactLog("ends")
+    log.add("jobs.events", started(ADAS, nodes=["n1", "n2"]))
+    told = {"ended_as": "FAILED", "exit_code": 3, "signal": 0}
+    log.add("jobs.events", finished(ADAS, node_names=["n[1-2]"], **told))
+    apply_all(writer, log)
+    async with open_history(HistoryReader(open_database(empty))) as history:
+        [run] = (await history.get(f"/v1/stories/{ADAS}")).json["runs"]
+    assert (run["nodeNames"], run["endedAs"]) == (["n[1-2]"], "FAILED")
+    assert (run["exitCode"], run["signal"]) == (3, 0)
+
+
 async def test_a_story_has_each_wait_and_hold_with_its_reason(empty: Database) -> None:
     _, writer = database(empty)
     apply_all(writer, waits_and_holds())

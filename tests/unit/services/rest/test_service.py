@@ -31,7 +31,9 @@ def processor() -> Placement:
     """The first job has all nodes of a cluster; the others wait."""
     found = placement(policy=Policy.BASE)
     names = [_SLASHED, "b", "ü ?%#.."]
-    jobs = (submitted(name, T0_US + n, nodes=4) for n, name in enumerate(names))
+    jobs = (
+        submitted(name, T0_US + n, nodes=4, sequence=str(17 + n)) for n, name in enumerate(names)
+    )
     round_of(found, 0, *jobs)
     return found
 
@@ -69,6 +71,12 @@ async def test_jobs_are_read_page_by_page(region: Region) -> None:
     found = [job["jobId"] for page in (first, rest) for job in page["jobs"]]
     assert found == sorted([_SLASHED, "b", "ü ?%#.."])
     assert rest["nextPageToken"] == ""
+
+
+async def test_a_job_is_found_by_the_number_of_its_resource_manager(region: Region) -> None:
+    async with rest_over(region) as client:
+        answer = await client.get("/v1/jobs?number=18")
+    assert [job["jobId"] for job in answer.json["jobs"]] == ["b"]
 
 
 async def test_a_list_in_a_query_is_given_several_times(region: Region) -> None:

@@ -27,9 +27,11 @@ from coplace.v1.control_pb2 import (
 )
 from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureAt, SignatureUpdated
 from coplace.v1.jobs_pb2 import (
+    HOLDER_UNSPECIFIED,
     JOB_OUTCOME_COMPLETED,
     Dependency,
     DependencyCondition,
+    Holder,
     JobActionDone,
     JobActionRefused,
     JobCancelled,
@@ -285,6 +287,7 @@ def finished(
     grant: int = 0,
     cluster: str = "",
     started_at_us: int = 0,
+    **more: Any,
 ) -> Event:
     """Where no cluster is named, `feed` takes the one that holds the run."""
     payload = JobFinished(
@@ -300,6 +303,7 @@ def finished(
         started_at_us=started_at_us,
         ended_at_us=time_us,
         grant=grant,
+        **more,
     )
     return event(f"finished/{job_id}/{attempt}", payload, time_us)
 
@@ -319,8 +323,13 @@ def cancelled(job_id: str, time_us: int, reason: str = "") -> Event:
     return event(f"cancelled/{job_id}/{time_us}", payload, time_us)
 
 
-def held(job_id: str, time_us: int, reason: str = "") -> Event:
-    payload = JobHeld(job_id=job_id, reason=reason, held_at_us=time_us)
+def held(
+    job_id: str,
+    time_us: int,
+    reason: str = "",
+    holder: Holder.ValueType = HOLDER_UNSPECIFIED,
+) -> Event:
+    payload = JobHeld(job_id=job_id, reason=reason, held_at_us=time_us, holder=holder)
     return event(f"held/{job_id}/{time_us}", payload, time_us)
 
 
@@ -347,8 +356,8 @@ def reordered(
     return event(f"reordered/{manager}/{time_us}", payload, time_us)
 
 
-def released(job_id: str, time_us: int) -> Event:
-    payload = JobReleased(job_id=job_id, released_at_us=time_us)
+def released(job_id: str, time_us: int, *holders: Holder.ValueType) -> Event:
+    payload = JobReleased(job_id=job_id, released_at_us=time_us, holders=holders)
     return event(f"released/{job_id}/{time_us}", payload, time_us)
 
 

@@ -2,9 +2,15 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import permutations
 
 import pytest
-from coplace.v1.jobs_pb2 import JOB_OUTCOME_CANCELLED
+from coplace.v1.jobs_pb2 import (
+    HOLDER_MANAGER,
+    HOLDER_UNSPECIFIED,
+    HOLDER_USER,
+    JOB_OUTCOME_CANCELLED,
+)
 from coplace.v1.placement_pb2 import (
     ACTION_KIND_REQUEUE,
     PlacementDecided,
@@ -17,7 +23,7 @@ from shared.catalogue.event import Event
 from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
 from shared.placement.processor.placement import Placement
-from shared.streams.stages.stage import AlreadyAppliedError, EarlyError
+from shared.streams.stages.stage import AlreadyAppliedError, EarlyError, OvertakenError
 from tests.unit.shared.placement.region import (
     T0_US,
     Word,
@@ -199,6 +205,59 @@ def test_a_copy_of_an_older_request_changes_nothing(late: Event) -> None:
     with pytest.raises(AlreadyAppliedError):
         processor.handle(late)
     assert processor.changes() == {}
+
+
+def test_a_release_by_its_user_leaves_what_an_operator_holds() -> None:
+    processor = placement()
+    by_ada = [held("a", T0_US + 2, "ada waits", HOLDER_USER), released("a", T0_US + 3, HOLDER_USER)]
+    [found] = round_of(processor, 0, submitted("a"), held("a", T0_US + 1, "audit"), *by_ada)
+    assert (verdict(found), found.reason) == ("held", "held: audit")
+    assert verdicts(round_of(processor, 1, released("a", end_us(0)))) == [("a", "start")]
+
+
+def test_a_job_starts_once_all_have_released_it_in_whichever_order() -> None:
+    holders = HOLDER_USER, HOLDER_MANAGER
+    for order in permutations(holders):
+        processor = placement()
+        holds = [held("a", T0_US + each, f"by {each}", each) for each in holders]
+        [found] = round_of(processor, 0, submitted("a"), *holds)
+        assert found.reason == "held: by 1; by 2"
+        [found] = round_of(processor, 1, released("a", end_us(0), order[0]))
+        assert found.reason == f"held: by {order[1]}"
+        [found] = round_of(processor, 2, released("a", end_us(1), order[1]))
+        assert verdict(found) == "start"
+
+
+def test_what_a_user_says_is_not_older_than_what_an_operator_said_since() -> None:
+    processor = placement()
+    by_user = held("a", T0_US + 1, "ada waits", HOLDER_USER)
+    round_of(processor, 0, submitted("a"), by_user, held("a", T0_US + 9, "audit"))
+    [found] = round_of(processor, 1, released("a", T0_US + 5, HOLDER_USER))
+    assert found.reason == "held: audit"
+    with pytest.raises(OvertakenError):
+        processor.handle(released("a", T0_US + 8))
+
+
+def test_what_a_job_was_submitted_held_for_is_lifted_by_its_holder_alone() -> None:
+    for held_by, holder, other in (
+        (HOLDER_USER, HOLDER_USER, HOLDER_MANAGER),
+        (HOLDER_UNSPECIFIED, HOLDER_MANAGER, HOLDER_USER),
+    ):
+        processor = placement()
+        came = submitted("a", held_because="by hand", held_by=held_by)
+        assert verdicts(round_of(processor, 0, came)) == [("a", "held")]
+        assert round_of(processor, 1, released("a", end_us(0), other)) == []
+        then = round_of(processor, 2, released("a", end_us(1), holder))
+        assert verdicts(then) == [("a", "start")]
+
+
+def test_a_task_is_held_by_all_who_hold_its_array_or_it() -> None:
+    processor = placement()
+    array = submitted("a", nodes=1, array="0-1"), held("a", T0_US + 1, "audit")
+    round_of(processor, 0, *array, held("a_1", T0_US + 2, "ada waits", HOLDER_USER))
+    round_of(processor, 1, released("a_1", end_us(0), HOLDER_USER))
+    assert not round_of(processor, 2, released("a", end_us(1), HOLDER_USER))
+    assert len(verdicts(round_of(processor, 3, released("a", end_us(2))))) == 2
 
 
 @pytest.mark.parametrize("request_", [cancelled("a", T0_US), held("a", T0_US), released("a", 1)])

@@ -242,6 +242,24 @@ def test_nodes_that_failed_are_named_of_several_nodes_too() -> None:
         assert list(finished.failed_nodes) == ["b2"]
 
 
+def test_an_end_says_on_which_nodes_and_how() -> None:
+    _, finished, _ = end(state="FAILED", exit_code="3:0", nodes="b1,b2")
+    assert (list(finished.node_names), finished.ended_as) == (["b[1-2]"], "FAILED")
+    assert (finished.exit_code, finished.signal) == (3, 0)
+    _, finished, _ = end(state="FAILED", exit_code="0:9")
+    assert (finished.exit_code, finished.signal) == (0, 9)
+    for state, shown in (("OUT_OF_MEMORY", "OUT_OF_MEMORY"), ("PENDING", "REQUEUED")):
+        _, finished, _ = end(state=state, exit_code="0:125")
+        assert (finished.ended_as, finished.exit_code, finished.signal) == (shown, 0, 0)
+    _, finished, repaired = end(state="FAILED", exit_code="0:9", nodes="b[1-")
+    assert (list(finished.node_names), repaired) == ([], {"nodes"})
+
+
+def test_a_task_has_the_number_of_its_array() -> None:
+    (submitted, *_), _ = read(orjson.dumps({**ENDED, "array_job_id": 40, "array_task_id": 3}))
+    assert submitted.sequence == "40_3"
+
+
 def test_a_slurm_without_an_accounting_database_has_the_cluster_of_the_setting() -> None:
     site = Site("north", "none", "m0", "eps")
     _, finished, repaired = end(site, cluster=None)

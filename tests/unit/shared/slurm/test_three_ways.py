@@ -41,6 +41,8 @@ true_runs = st.builds(
     waited_s=st.integers(0, 600),
     suspended_s=st.integers(0, 1),
     state=st.sampled_from(["COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "REQUEUED"]),
+    exit_code=st.sampled_from([0, 3]),
+    signal=st.sampled_from([0, 9]),
     name=st.one_of(st.just("lu.C"), st.text(alphabet="aü\n\t\x01`? ", max_size=300)),
     task=st.one_of(st.none(), st.integers(0, 9)),
     admin_comment=st.sampled_from(["", f"coplace grant=3 started freq_ghz=2.1 submit={T0_S}"]),

@@ -39,6 +39,8 @@ class TrueRun:
     waited_s: int = 10
     suspended_s: int = 0
     state: str = "COMPLETED"
+    exit_code: int = 0
+    signal: int = 0
     name: str = "lu.C"
     task: int | None = None
     admin_comment: str = ""
@@ -116,6 +118,7 @@ class TrueRun:
             "het_job_id": 0,
             "het_job_offset": 0,
             "failed_node": None,
+            "exit_code": "0:0" if self.state != "FAILED" else f"{self.exit_code}:{self.signal}",
         }
 
     def sacct(self) -> list[dict[str, Any]]:
@@ -163,6 +166,10 @@ class TrueRun:
             "nodes": nodes,
             "allocation_nodes": node_count,
             "failed_node": "",
+            "exit_code": {
+                "return_code": {"set": True, "infinite": False, "number": self.exit_code},
+                "signal": {"id": {"set": self.signal > 0, "number": self.signal}},
+            },
             "tres": {"allocated": _listed(tres), "requested": _listed(record["tres_req"])},
         }
 
@@ -204,6 +211,7 @@ class TrueRun:
                 "tres_req_str": record["tres_req"],
                 "tres_alloc_str": part.tres if has_run else "",
                 "failed_node": "",
+                "exit_code": self.exit_code << 8 | self.signal,
                 "job_state": [self.state if has_run else "CANCELLED"],
             }
         ]

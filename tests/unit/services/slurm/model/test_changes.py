@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.jobs_pb2 import HOLDER_MANAGER, HOLDER_UNSPECIFIED, HOLDER_USER
 
 from services.slurm.model.changes import WaitingChanges
 from services.slurm.model.jobs import SlurmJob
@@ -30,6 +31,8 @@ def test_a_hold_and_a_release_by_its_user_are_orders_of_that_moment() -> None:
     held, released = looks({}, HELD, HELD, {}, {})
     assert held.job_held.reason.startswith("held by its user")
     assert (held.job_held.job_id, held.job_held.held_at_us) == ("j", 2)
+    assert held.job_held.holder == HOLDER_USER
+    assert list(released.job_released.holders) == [HOLDER_USER]
     assert (released.job_released.job_id, released.job_released.released_at_us) == ("j", 4)
 
 
@@ -44,7 +47,21 @@ def test_a_job_whose_terms_were_changed_is_held_with_what_was_until_they_are_as_
     held, released = looks(before, {**before, **change}, {**before, **change}, before)
     [name] = change
     assert held.job_held.reason.startswith(f"changed in Slurm: {name}. Change it back")
-    assert released.HasField("job_released")
+    assert held.job_held.holder == HOLDER_MANAGER
+    assert list(released.job_released.holders) == [HOLDER_MANAGER]
+
+
+def test_a_user_holds_and_changes_a_job_at_once_and_each_is_let_in_by_itself() -> None:
+    before, both = {"time_limit": 5}, {**HELD, "time_limit": 9}
+    events = looks(before, both, {"time_limit": 9}, before)
+    assert len({event.id for event in events}) == len(events)
+    said = [(event.job_held.holder, list(event.job_released.holders)) for event in events]
+    assert said == [
+        (HOLDER_USER, []),
+        (HOLDER_MANAGER, []),
+        (HOLDER_UNSPECIFIED, [HOLDER_USER]),
+        (HOLDER_UNSPECIFIED, [HOLDER_MANAGER]),
+    ]
 
 
 def test_what_slurm_fills_in_later_and_what_was_released_are_no_changes() -> None:
@@ -81,8 +98,9 @@ def test_what_a_process_before_held_for_a_change_is_let_in_by_nothing_that_slurm
     changes = WaitingChanges("north")
     changes.held_changed = frozenset({"j"})
     assert looks({"time_limit": 9}, {"time_limit": 5}, changes=changes) == []
-    [held] = looks(HELD, changes=changes)
+    held, released = looks(HELD, {}, changes=changes)
     assert held.job_held.reason.startswith("held by its user")
+    assert list(released.job_released.holders) == [HOLDER_USER]
 
 
 def test_it_is_known_since_when_a_user_holds_a_job_or_its_array() -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from coplace.v1.jobs_pb2 import JOB_OUTCOME_FAILED
+from coplace.v1.jobs_pb2 import JOB_OUTCOME_FAILED, RunInterval
 from coplace.v1.placement_service_pb2 import (
     JOB_STANDING_CANCELLED,
     JOB_STANDING_DECIDED,
@@ -12,6 +12,7 @@ from coplace.v1.placement_service_pb2 import (
     JOB_STANDING_RESERVED,
     JOB_STANDING_RUNNING,
     JOB_STANDING_WAITING,
+    ListJobsRequest,
 )
 
 from shared.catalogue.event import Event
@@ -116,6 +117,53 @@ def test_a_job_says_where_it_stands_and_by_whose_word(
     assert answer.HasField("allocation") == (standing == JOB_STANDING_RUNNING)
     assert not any(one.place for one in answer.clusters)
     assert processor.queries.arrival(job_id) is None
+
+
+def test_a_job_that_ended_says_on_which_nodes_how_long_and_how() -> None:
+    processor = full()
+    assert not answered(processor, "a").HasField("ended")
+    began_us = end_us(1)
+    told: dict[str, Any] = {"outcome": JOB_OUTCOME_FAILED, "ended_as": "FAILED", "exit_code": 3}
+    pause = [
+        RunInterval(began_at_us=began_us, freq_ghz=2.0),
+        RunInterval(began_at_us=began_us + 10_000_000),
+        RunInterval(began_at_us=began_us + 14_000_000, freq_ghz=2.0),
+    ]
+    ends_us = began_us + 20_000_000
+    round_of(processor, 2, finished("a", ends_us, started_at_us=began_us, intervals=pause, **told))
+    ended = answered(processor, "a").ended
+    assert (ended.cluster, list(ended.nodes)) == ("p1", ["p1-[0000-0002]"])
+    assert (ended.started_at_us, ended.ended_at_us, ended.suspended_s) == (began_us, ends_us, 4.0)
+    assert (ended.outcome, ended.ended_as, ended.exit_code) == tuple(told.values())
+    again = Placement(saved(processor.changes()), PolicySettings(Policy.BASE), 7.0)
+    assert answered(again, "a").ended == ended
+    round_of(processor, 3, submitted("a", end_us(2), attempt=2))
+    assert not answered(processor, "a").HasField("ended")
+
+
+def test_the_nodes_that_its_resource_manager_names_are_those_of_a_run() -> None:
+    processor = full()
+    names: dict[str, Any] = {
+        "node_names": ["n1", "n2"],
+        "failed_nodes": ["n2"],
+        "ended_as": "NODE_FAIL",
+    }
+    round_of(processor, 2, finished("a", end_us(2), started_at_us=end_us(1), **names))
+    ended = answered(processor, "a").ended
+    assert (list(ended.nodes), list(ended.failed_nodes)) == (["n[1-2]"], ["n2"])
+
+
+def test_jobs_are_listed_by_the_number_of_their_resource_manager() -> None:
+    processor = full()
+    array = submitted("b", T0_US + 1, nodes=1, sequence="17", array="1-2")
+    round_of(processor, 2, array, submitted("c", T0_US + 2, nodes=4, sequence="18"))
+
+    def listed(number: str, most: int = 0) -> list[str]:
+        request = ListJobsRequest(number=number, most=most)
+        return [job.job_id for job in processor.queries.jobs(request).jobs]
+
+    assert (listed("18"), listed("18", most=9), listed("1")) == (["c"], ["c"], [])
+    assert (listed("17"), listed("17_1")) == (["b"], ["b_1"])
 
 
 def test_what_came_after_the_last_round_is_told_to_wait_for_its_end() -> None:

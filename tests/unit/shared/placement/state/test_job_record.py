@@ -3,14 +3,11 @@
 from math import inf
 
 import msgspec
-import pytest
 from coplace.v1.jobs_pb2 import JobSubmitted
 from coplace.v1.placement_pb2 import MISFIT_KIND_NODES
 
 from shared.catalogue.payloads.domain_types import job_of
-from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.job import Condition, Dependency, JobState
-from shared.placement.processor.placement import Placement
 from shared.placement.state.actions import (
     Action,
     ActionCause,
@@ -21,6 +18,7 @@ from shared.placement.state.actions import (
 )
 from shared.placement.state.closure import Closure
 from shared.placement.state.grants import VoidStart, WithdrawalKind, WithdrawalReason
+from shared.placement.state.holds import Holder, HoldWord
 from shared.placement.state.job_allocation import JobAllocation
 from shared.placement.state.job_record import (
     JOBS,
@@ -36,12 +34,14 @@ from shared.placement.state.job_record import (
 )
 from shared.placement.state.misfit import Misfit
 from shared.scheduling.power import Scope
-from shared.streams.state.rows import UnreadableRowError
 from tests.unit.shared.placement.region import submitted
 
 _SUBMITTED = JobSubmitted.FromString(
     submitted("a", resources_per_unit={"gpu": 2}, cores_per_unit=4).payload.SerializeToString()
 )
+
+
+HOLDS = (HoldWord(Holder.OPERATOR, (8, "x"), "held"),)
 
 
 def full_record() -> JobRecord:
@@ -61,7 +61,7 @@ def full_record() -> JobRecord:
         ),
         evaluated=Evaluated((), 4, True, (Misfit("p2", MISFIT_KIND_NODES, "few", 9.0, 4.0),)),
         grants=Grants(4, why, True, 1, (VoidStart(1, 2, "p2", why),), ()),
-        requests=Requests("held", "", (8, "x"), True, "later", (9, "y"), None, (1, "z"), (2, "w")),
+        requests=Requests(HOLDS, "", True, "later", (9, "y"), None, (1, "z"), (2, "w")),
         run=PlacedRun(on, "p9", (action,), 3, 2, (Refused(ActionKind.RESUME, 4.5),)),
         guarantee=Guarantee(1.25, GuaranteeState.KEPT),
         notice=Notice(2, "p1: full", 700.0),
@@ -72,34 +72,19 @@ def test_a_job_comes_back_as_it_was() -> None:
     assert JOBS.decode(JOBS.encode(full_record())) == full_record()
 
 
-def test_a_job_of_the_version_before_is_read_as_one_that_may_start_anywhere_at_any_time() -> None:
-    row = msgspec.msgpack.decode(JOBS.encode(full_record())[2:])
-    job, life = row[0], row[3]
-    for name in ("begin_s", "deadline_s", "depends_on_any", "job_name", "sequence"):
-        assert not job.pop(name)
-    for name in ("partitions", "features", "nodes_wanted", "nodes_excluded", "clusters"):
-        assert not job.pop(name)
-    assert life.pop() == life.pop() == full_record().life.started_s == 0.0
-    for dependency in life[4]:
-        del dependency["delay_s"], dependency["due_s"]
-    assert JOBS.decode(b"\xc1\x02" + msgspec.msgpack.encode(row)) == full_record()
+def test_a_job_of_the_version_before_is_read_as_one_that_its_user_holds() -> None:
+    def before(holds: tuple[object, ...]) -> JobRecord:
+        row = msgspec.msgpack.decode(JOBS.encode(full_record())[2:])
+        row[6][:3] = holds
+        return JOBS.decode(b"\xc1\x03" + msgspec.msgpack.encode(row))
 
-
-def test_a_job_on_all_nodes_of_a_large_cluster_takes_no_more_than_one_on_a_few() -> None:
-    one, many = full_record(), full_record()
-    assert one.run.allocation is not None
-    assert many.run.allocation is not None
-    one.run.allocation.nodes, one.run.allocation.units = (0,), ()
-    many.run.allocation.nodes, many.run.allocation.units = tuple(range(100_000)), ()
-    assert len(JOBS.encode(many)) - len(JOBS.encode(one)) < 10
-    assert JOBS.decode(JOBS.encode(many)) == many
-
-
-@pytest.mark.parametrize(
-    ("key", "row"),
-    [("job|a", "row 'a' of table 'job'"), ("known/x", "row '' of table 'known/x'")],
-)
-def test_a_state_of_before_rows_had_versions_is_refused_with_what_to_do(key: str, row: str) -> None:
-    with pytest.raises(UnreadableRowError, match=r"before 0\.1\.0.*coplace restore replay") as told:
-        Placement({key: b"{}"}, PolicySettings(), 7.0)
-    assert row in str(told.value)
+    by_user, freed = HoldWord(Holder.USER, (8, "x"), "held"), HoldWord(Holder.ALL, (8, "x"), None)
+    for holds, read in (
+        (("held", "", (8, "x"), False), (by_user,)),
+        (("held", "", (8, "x"), True), (by_user._replace(holder=Holder.PLACEMENT),)),
+        ((None, "", (8, "x"), False), (freed,)),
+        ((None, "", (0, ""), False), ()),
+    ):
+        known, expected = before(holds), full_record()
+        expected.requests.holds, expected.requests.isolated = read, bool(holds[3])
+        assert known == expected

@@ -18,7 +18,7 @@ from coplace.v1.control_pb2 import (
     PowerCapStep,
     PowerScope,
 )
-from coplace.v1.jobs_pb2 import JobHeld, JobReleased, JobSubmitted
+from coplace.v1.jobs_pb2 import HOLDER_USER, JobHeld, JobReleased, JobSubmitted
 
 from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event, Publish
@@ -170,6 +170,10 @@ def asked(message: JobHeld | JobReleased, name: str) -> Publish:
 
 HOLD = asked(JobHeld(job_id="j1", held_at_us=START_US), "hold")
 RELEASE = asked(JobReleased(job_id="j1", released_at_us=START_US), "release")
+HOLD_OF_ADA = asked(JobHeld(job_id="j1", holder=HOLDER_USER, held_at_us=START_US), "ada's")
+RELEASE_OF_ADA = asked(
+    JobReleased(job_id="j1", holders=[HOLDER_USER], released_at_us=START_US), "release ada's"
+)
 RELEASE_J2 = asked(JobReleased(job_id="j2", released_at_us=START_US), "release j2")
 
 
@@ -181,6 +185,9 @@ RELEASE_J2 = asked(JobReleased(job_id="j2", released_at_us=START_US), "release j
         (capped("p1", START_US), capped("p1", START_US + 1, POWER_SCOPE_SITE), False),
         (HOLD, RELEASE, True),
         (HOLD, RELEASE_J2, False),
+        (HOLD, RELEASE_OF_ADA, False),
+        (HOLD_OF_ADA, RELEASE_OF_ADA, True),
+        (HOLD_OF_ADA, RELEASE, True),
         (policy(START_US, "t_weight"), policy(START_US + 1, "t_weight", "threshold"), True),
         (policy(START_US, "t_weight", "threshold"), policy(START_US + 1, "t_weight"), False),
         (
