@@ -13,6 +13,7 @@ from coplace_client.errors import RejectedError
 from coplace_client.facts import action_done, action_refused, decline_event
 from services.slurm.adapters.commands import Slurm, SlurmRefusedError
 from services.slurm.adapters.notes import JobNotes, noted
+from services.slurm.adapters.reasons import boot_note
 from services.slurm.adapters.region import AskedRegion
 from services.slurm.model.jobs import SlurmJob
 from services.slurm.processor.orders import (
@@ -131,6 +132,8 @@ class Obedience:
             case Hold() if job is not None:
                 return self._hold(job, order, decision.job_id)
             case _ if job is not None:
+                if isinstance(order, Release) and decision.boot_s:
+                    self._notes.note([job], boot_note(decision))
                 self._change(job, order)
         return True
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import Final, NamedTuple
 
+from coplace.v1.placement_pb2 import PlacementDecided
 from coplace.v1.placement_service_pb2 import ListedJob
 
 from coplace_client.errors import RejectedError
@@ -129,8 +130,16 @@ def _is_as_before(found: _NotedReason, before: _NotedReason) -> bool:
     return abs(found.start_s - before.start_s) < least_s
 
 
+def boot_note(decided: PlacementDecided) -> str:
+    """Return what is noted in a job that starts on nodes which boot first."""
+    nodes = ",".join(decided.booting) or "its nodes"
+    return _noted_start(decided.decided_at_us / 1e6 + decided.boot_s, f"{nodes} boot first")
+
+
 def _words(found: _NotedReason) -> str:
-    if not found.start_s:
-        return noted(found.reason)
-    at = time.strftime("%Y-%m-%dT%H:%M", time.localtime(found.start_s))
-    return noted(f"start expected {at}: {found.reason}")
+    return _noted_start(found.start_s, found.reason) if found.start_s else noted(found.reason)
+
+
+def _noted_start(start_s: float, reason: str) -> str:
+    at = time.strftime("%Y-%m-%dT%H:%M", time.localtime(start_s))
+    return noted(f"start expected {at}: {reason}")
