@@ -21,7 +21,7 @@ from tests.support.slurm import LocalSlurm, require_installed
 from tests.support.slurm_region import CLUSTERS, Region, connected
 
 BOOT_S: Final = 30
-# n1 is never switched off.
+# n1 is never switched off. A job that was requeued may start again after the time of a credential.
 POWER: Final = """\
 SuspendProgram={folder}/switch-off
 ResumeProgram={folder}/switch-on
@@ -29,17 +29,18 @@ SuspendTime=1
 SuspendTimeout=2
 ResumeTimeout={boot_s}
 SuspendExcNodes=n1
+AuthInfo=cred_expire=5
 """
 SWITCH_OFF: Final = """\
 #!/bin/sh
 for node in $(scontrol show hostnames "$1"); do kill "$(cat {folder}/slurmd-$node.pid)"; done
 """
-# Nothing boots while there is such a file.
+# Nothing boots while there is such a file. With -b a node says that it booted just now.
 SWITCH_ON: Final = """\
 #!/bin/sh
 test -e {folder}/broken && exit 0
 sleep 3
-for node in $(scontrol show hostnames "$1"); do slurmd -N "$node"; done
+for node in $(scontrol show hostnames "$1"); do slurmd -b -N "$node"; done
 """
 
 
