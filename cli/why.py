@@ -73,6 +73,8 @@ _KINDS: Final = {
     kind: name.removeprefix("CONSTRAINT_KIND_").lower().replace("_", " ")
     for name, kind in ConstraintKind.items()
 }
+# Host lists of nodes that boot.
+_MOST_HOSTS: Final = 8
 _CONDITION: Final = "if no other job arrives and all jobs run to their limits"
 
 
@@ -247,6 +249,9 @@ def _allocation(found: Allocation) -> Iterator[str]:
         clock += f", {found.best_freq_ghz:g} GHz when caps of power allow it"
     plan = f", by the plan of round {found.plan_round}" if found.HasField("plan_round") else ""
     yield f"on {found.nodes} nodes of {found.cluster}{clock}{plan} {since}"
+    if found.boots_until_us:
+        nodes = ", ".join(found.booting[:_MOST_HOSTS]) or "its nodes"
+        yield f"{nodes} boot first: it starts at about {_at(found.boots_until_us)}"
     if found.passed_as_predicted_s:
         yield (
             f"passed the first that waits, since it is predicted to run for "

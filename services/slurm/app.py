@@ -23,6 +23,7 @@ from services.slurm.adapters.heartbeat import SlurmHeartbeat
 from services.slurm.adapters.kept_runs import EndedRuns
 from services.slurm.adapters.limited import LimitedStarts
 from services.slurm.adapters.meter import SlurmMeter
+from services.slurm.adapters.node_power import NodePowerPublisher
 from services.slurm.adapters.notes import JobNotes, NotesAMinute
 from services.slurm.adapters.obedience import Obedience
 from services.slurm.adapters.order import SlurmOrder
@@ -44,6 +45,7 @@ from services.slurm.model.clusters import (
 from services.slurm.model.declared import licences_of, reservations_of
 from services.slurm.model.facts import SlurmTerms
 from services.slurm.model.jobs import SlurmJob, names_of_waiting
+from services.slurm.model.node_power import Boot
 from services.slurm.model.select_rules import SelectRules
 from services.slurm.settings import SlurmSettings, shares_of
 from shared.process.crash import end_process
@@ -132,12 +134,18 @@ async def _connect(
     contact = Contact(region, own.heartbeat, lambda: reader.is_silent, own.speaks_every_s)
     looks = _Looks(slurm, publisher, heartbeat, contact, own)
     drains = {each: DrainPublisher(region, own.site, each, own.drains_every_s) for each in clusters}
-
+    powers = {
+        share.cluster: NodePowerPublisher(
+            region, own.site, share.cluster, Boot.of(config, share.hardware)
+        )
+        for share in shares
+    }
     declarations = DeclaredBySlurm(region, f"{own.site}/{name}", clusters)
 
     def tell_nodes() -> None:
         for cluster, nodes in shared_out(slurm.nodes(), shares).items():
             drains[cluster].tell(nodes)
+            powers[cluster].tell(nodes)
         shown = slurm.shown("reservation")
         declarations.declare_reservations(reservations_of(shown, publisher.site.clusters))
 

@@ -89,6 +89,12 @@ class SlurmClusterEntry(NodesEntry):
     nodes: str = Field("", description="Host list, such as n[001-064]")
     partition: str = Field("", description="Partition whose nodes it has")
     feature: str = Field("", description="Feature whose nodes it has")
+    boot_s: float = Field(
+        0.0, ge=0, description="For how long a node boots that is off, s; 0: ResumeTimeout"
+    )
+    boot_energy_j: float = Field(
+        0.0, ge=0, description="What a node uses while it boots, J; 0: unknown"
+    )
 
     @field_validator("nodes")
     @classmethod
@@ -115,6 +121,8 @@ class SlurmClusterEntry(NodesEntry):
             tdp_w=self.tdp_w,
             nameplate_power_w=self.nameplate_power_w,
             processors_tdp_w=self.processors_tdp_w,
+            boot_s=self.boot_s,
+            boot_energy_j=self.boot_energy_j,
         )
         names = frozenset(expand(self.nodes)) if self.nodes else frozenset()
         return ClusterShare(self.name, hardware, names, self.partition, self.feature)

@@ -62,7 +62,12 @@ class ConsumableScheduler(BackfillScheduler):
         states: KnownStates | None = None,
         windows: Windows = NO_WINDOWS,
         licences: Licences = NO_LICENCES,
+        asleep: Sequence[NodeBits] = (),
+        boot_s: float = 0.0,
     ) -> None:
+        """Nodes that are `asleep` are taken last, see NodeSelection, and what starts on them ends
+        later by `boot_s`."""
+        self._boot_s = boot_s if asleep else 0.0
         super().__init__(queue, number, budgets, backfills=backfills)
         self.windows, self._has_windows = windows, windows.any
         self.licences, self._has_licences = licences, licences.any
@@ -78,7 +83,7 @@ class ConsumableScheduler(BackfillScheduler):
         self._blocked_s = 0.0
         factors = np.ones(capacity.table.nodes) if factors is None else factors
         self._nodes = NodeSelection(
-            capacity, self.allocated, kinds, neighbours, factors, states, windows
+            capacity, self.allocated, kinds, neighbours, factors, states, windows, asleep
         )
         self._most: dict[int, int] = {}
         self._beside_anyone: dict[int, tuple[int, int]] = {}
@@ -224,7 +229,7 @@ class ConsumableScheduler(BackfillScheduler):
         is_affordable = self._is_affordable(entry)  # sooner asked for than nodes
         if not is_affordable and not entry.others:
             return None
-        beyond = self._beyond(entry.limit_s)
+        beyond = self._beyond(self._lasts_s(entry, number))
         if beyond is not None and not self._nodes.fits_beyond(number, entry.nodes, beyond):
             return None
         if entry.nodes > self._nodes.counted(number).total:
@@ -244,8 +249,16 @@ class ConsumableScheduler(BackfillScheduler):
 
     def leaves_reservation(self, entry: Entry) -> bool:
         """Return True when it ends before anything is reserved, or leaves enough for it."""
-        beyond = self._beyond(entry.limit_s)
-        return beyond is None or self._nodes.fits_beyond(self._number(entry), entry.nodes, beyond)
+        number = self._number(entry)
+        beyond = self._beyond(self._lasts_s(entry, number))
+        return beyond is None or self._nodes.fits_beyond(number, entry.nodes, beyond)
+
+    def _lasts_s(self, entry: Entry, number: int) -> float:
+        """Return for how long an entry has its nodes at most if it starts now: longer where too few
+        of them are awake."""
+        if not self._boot_s or self._nodes.has_units_awake(number, entry.nodes):
+            return entry.limit_s
+        return entry.limit_s + self._boot_s
 
     def _beyond(self, limit_s: float) -> Shadow | None:
         """Return the reservation beyond whose time lasts what starts now, with such a limit; None
@@ -256,10 +269,13 @@ class ConsumableScheduler(BackfillScheduler):
     # What it does -------------------------------------------------------------------------------
 
     def _start(self, entry: Entry) -> Served:
-        beyond = self._beyond(entry.limit_s)
-        kind, allocation = self._nodes.allocation(self._number(entry), entry.nodes, beyond)
+        number = self._number(entry)
+        beyond = self._beyond(self._lasts_s(entry, number))
+        kind, allocation = self._nodes.allocation(number, entry.nodes, beyond)
         self.queue.start(entry.arrival)
         end_s, draw_mw = self.end_s(entry), entry.draw_mw
+        if self._boot_s and self._nodes.is_asleep(allocation.nodes):
+            end_s += self._boot_s
         allocated = AllocatedUnits(end_s, entry.arrival, kind, allocation, draw_mw)
         self._nodes.take(allocated, beyond)
         self.allocated[entry.arrival] = allocated

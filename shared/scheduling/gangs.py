@@ -26,7 +26,9 @@ from shared.scheduling.problem import (
     ways_of,
 )
 
-# More than a node can have of all resources: a unit of a reservation is dearer.
+# More than a node can have of all resources: a node that boots is dearer, and more so a unit of a
+# reservation.
+_DEARER_BOOT: Final = 2**36
 _DEARER: Final = 2**40
 
 
@@ -75,11 +77,12 @@ def of_gang(
     parts: Sequence[PartShape],
     reserved: Sequence[PartShape],
     lost: Sequence[int],
+    levels: Sequence[int],
 ) -> GangChoice | None:
     """Return the nodes for the parts of a gang that cost a reservation least, of which a node of
     each class costs so many units, or that leave the parts of a `reserved` gang theirs; None where
     there are too few. Of those that are as good it takes nodes that have least beside cores and
-    memory."""
+    memory, behind those at lower `levels`, which are on sooner."""
     both = [*parts, *reserved]
     wanted = wanted_of(both)
     now = classes.groups_of(parts, [each.now for each in classes.all])
@@ -87,7 +90,7 @@ def of_gang(
     pools = _Pools()
     for at, each in enumerate(classes.all):
         fitting = now[at].parts | (then[at].parts << len(parts) if reserved else 0)
-        named = sum(states.by_number[each.now].amounts[2:])
+        named = sum(states.by_number[each.now].amounts[2:]) + _DEARER_BOOT * levels[at]
         pools.add((fitting, lost[at], named, pins_of(wanted, each.nodes[0])), each.nodes)
     found = pools.in_order()
     groups = [

@@ -45,9 +45,9 @@ class Shadow:
         self.start_s, self.place, self.extra = start_s, place, extra
 
 
-# The order in which a kind takes nodes: reserved units that are lost for each of its own, amounts
-# that it does not need there, the cost to the neighbours.
-_Preference = tuple[float, int, float]
+# The order in which a kind takes nodes: reserved units that are lost for each of its own, how far
+# they are from running jobs, amounts that it does not need there, the cost to the neighbours.
+_Preference = tuple[float, int, int, float]
 
 
 class _Option(NamedTuple):
@@ -74,7 +74,13 @@ class NodeSelection:
         factors: Floats,
         states: KnownStates | None = None,
         windows: Windows = NO_WINDOWS,
+        asleep: Sequence[NodeBits] = (),
     ) -> None:
+        """Nodes of the sets that are `asleep` are taken behind all others, those of the first set
+        before those of the next."""
+        self._asleep, self._asleep_bits = asleep, 0
+        for nodes in asleep:
+            self._asleep_bits |= nodes
         self._capacity, self._allocated, self._kinds = capacity, allocated, kinds
         self._taken: list[AllocatedUnits] = []  # what the capacity does not have yet
         self._states = states or KnownStates(neighbours, capacity.groups)
@@ -83,6 +89,8 @@ class NodeSelection:
         if windows.any:
             kept = [window.nodes for window in windows.all]
             self._states.likeness.distinguish_sets(kept, capacity.table.nodes)
+        if asleep:
+            self._states.likeness.distinguish_sets(asleep, capacity.table.nodes)
         # Kinds without the nodes that windows shut to them, and their numbers, below 0.
         self._less: list[tuple[int, NodeBits]] = []
         self._numbers_less: dict[tuple[int, NodeBits], int] = {}
@@ -237,6 +245,17 @@ class NodeSelection:
             self._numbers_less[key] = found
         return found
 
+    def has_units_awake(self, number: int, units: int) -> bool:
+        """Return whether so many units of a kind fit now on nodes that are not asleep."""
+        if not self._asleep_bits:
+            return True
+        of, shut = (number, 0) if number >= 0 else self._less[-1 - number]
+        return units <= self.counted(self.without(of, shut | self._asleep_bits)).total
+
+    def is_asleep(self, nodes: Sequence[int]) -> bool:
+        """Return whether one of these nodes is asleep."""
+        return any((self._asleep_bits >> node) & 1 for node in nodes)
+
     def _kind_without(self, kind: Kind, shut: NodeBits) -> Kind:
         if kind.shape.parts:
             return gang_without(kind, shut, self.table.nodes)
@@ -347,17 +366,21 @@ class NodeSelection:
         good it is the first."""
         places = self.ways(number)
         place = places[0] if len(places) == 1 else self._best_way(places, count, shadow)
-        taken: list[tuple[int, int]] = []
-        if place.parts or (shadow is not None and shadow.place.parts):
-            taken, count = self._with_gangs(place, count, shadow), 0
-        elif place.wanted:
-            taken = [(node, units) for node, _, units in self._on_wanted(place, count)]
-            count -= sum([units for _, units in taken])
-        if count > 0:
-            taken += self._on_best(place, count, shadow)
-        taken.sort()
+        taken = sorted(self._taken_in(place, count, shadow))
         nodes = tuple([node for node, _ in taken])
         return held_by(places, nodes), Allocation(nodes, tuple([units for _, units in taken]))
+
+    def _taken_in(
+        self, place: KnownWay, count: int, shadow: Shadow | None
+    ) -> list[tuple[int, int]]:
+        """Return the nodes for so many units in a place, with the units on each."""
+        if place.parts or (shadow is not None and shadow.place.parts):
+            return self._with_gangs(place, count, shadow)
+        taken: list[tuple[int, int]] = []
+        if place.wanted:
+            taken = [(node, units) for node, _, units in self._on_wanted(place, count)]
+            count -= sum([units for _, units in taken])
+        return taken + self._on_best(place, count, shadow) if count > 0 else taken
 
     def _choice_with_gangs(
         self, place: KnownWay, count: int, shadow: Shadow | None
@@ -371,7 +394,8 @@ class NodeSelection:
                 0 if shadow is None or reserved else self._lost(place.anywhere, each, 1, shadow)
                 for each in classes.all
             ]
-            return of_gang(classes, self._states, place.parts, reserved, lost)
+            levels = [self._level(each.nodes[0]) for each in classes.all]
+            return of_gang(classes, self._states, place.parts, reserved, lost, levels)
         if place.wanted and classes.total(place) < count:
             return None
         wanted = [(each, u) for _, each, u in self._on_wanted(place, count)] if place.wanted else []
@@ -411,16 +435,23 @@ class NodeSelection:
         raise ValueError("so many units do not fit")
 
     def _best_way(self, places: list[KnownWay], count: int, shadow: Shadow | None) -> KnownWay:
-        """Return the place in which so many units fit and cost the reservation least."""
-        best, least = places[0], maxsize
+        """Return the place in which so many units fit and cost the reservation least; of these the
+        one whose nodes run jobs soonest."""
+        best, least = places[0], (maxsize, 0)
         for place in places:
             if self.classes.total(place) >= count:
                 lost = 0 if shadow is None else self._least_lost_in(place, count, shadow)
-                if lost < least:
-                    best, least = place, lost
-        if least == maxsize:
+                if lost < maxsize and (found := (lost, self._latest(place, count, shadow))) < least:
+                    best, least = place, found
+        if least[0] == maxsize:
             raise ValueError("so many units do not fit")
         return best
+
+    def _latest(self, place: KnownWay, count: int, shadow: Shadow | None) -> int:
+        """Return how far the last of the nodes for so many units is from running jobs."""
+        if not self._asleep:
+            return 0
+        return max([self._level(node) for node, _ in self._taken_in(place, count, shadow)])
 
     def _on_wanted(self, place: KnownWay, count: int) -> list[tuple[int, EqualNodes, int]]:
         """Return the wanted nodes of a place, ascending, with what so many units take of each: as
@@ -496,9 +527,17 @@ class NodeSelection:
                 lost = 0 if shadow is None else self._lost(units, each, count, shadow)
                 state = states.by_number[each.now]
                 cost = states.cost(kind, count, state.group)
-                preference = lost / count, surplus(state, kind.shape), cost
+                level = self._level(each.nodes[0])
+                preference = lost / count, level, surplus(state, kind.shape), cost
                 found.setdefault(preference, []).append(_Option(each, count, lost))
         return [found[preference] for preference in sorted(found)]
+
+    def _level(self, node: int) -> int:
+        """Return how far a node is from running jobs; 0: it is on."""
+        for at, nodes in enumerate(self._asleep):
+            if (nodes >> node) & 1:
+                return at + 1
+        return 0
 
     def _lost(self, units: UnitsAnywhere, on: EqualNodes, count: int, shadow: Shadow) -> int:
         """Return the units of the reserved shape that are lost at its time where so many are

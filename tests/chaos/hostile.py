@@ -43,7 +43,7 @@ _TOPICS: Final = (
 # say of the clusters and jobs of a list.
 _OF_OTHERS: Final = (
     *("tariff_declared", "allocation_declared", "period_closed", "reprice_asked"),
-    *("manager_alive", "jobs_reordered"),
+    *("manager_alive", "jobs_reordered", "node_power_declared"),
 )
 _POISON: Final = "poison of "
 _DEADLY: Final = "death of "

@@ -537,6 +537,7 @@ def payloads(kind: str, is_own: bool, n: int) -> dict[str, object]:
             "silentAfterS": 3600,
             "aliveAtUs": NOW_US,
         },
+        "node_power_declared": {"cluster": name, "bootS": 60, "declaredAtUs": NOW_US},
         "limits_declared": {**usual, "name": user},
         "reservation_declared": {
             "cluster": name,

@@ -130,9 +130,10 @@ class Slurm:
         return found
 
     def release(self, job: str, release: Release) -> None:
-        """Start a held job as soon as its nodes are free. Slurm shall not requeue it by itself:
-        where it starts is not its to say."""
-        said = [f"AdminComment={release.word}", f"TimeLimit={release.limit_min}", "Requeue=0"]
+        """Start a held job as soon as its nodes are free. Slurm shall not requeue it by itself,
+        where it starts is not its to say; but where a node may not boot."""
+        said = [f"AdminComment={release.word}", f"TimeLimit={release.limit_min}"]
+        said.append(f"Requeue={int(release.may_requeue)}")
         if release.nodes:
             said.append(f"ReqNodeList={','.join(release.nodes)}")
         if release.count:

@@ -12,6 +12,7 @@ from coplace.v1.placement_service_pb2 import ShowNodesResponse
 from coplace_client.calls import UnansweredError
 from services.slurm.adapters.region import AskedRegion
 from services.slurm.model.clusters import is_node
+from services.slurm.model.node_power import is_switched, words_of
 from shared.domain.drains import drain_changes
 from shared.domain.folding import fold
 from shared.domain.hostlist import expand
@@ -30,15 +31,10 @@ def out(shown: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _is_out(node: Mapping[str, Any]) -> bool:
-    return not _words(node).isdisjoint(_OUT)
-
-
-def _words(node: Mapping[str, Any]) -> set[str]:
-    """Return a node's state with its flags; later versions give both in one list."""
-    state, flags = node.get("state"), node.get("state_flags")
-    words = [*(state if isinstance(state, list) else [state])]
-    words += flags if isinstance(flags, list) else []
-    return {word.lower() for word in words if isinstance(word, str)}
+    """Return whether nothing starts there. One that is off or boots does not respond: that is no
+    reason."""
+    silent = {"not_responding"} if is_switched(node) else set()
+    return not (words_of(node) - silent).isdisjoint(_OUT)
 
 
 def _reason(node: Mapping[str, Any]) -> str:
@@ -46,7 +42,7 @@ def _reason(node: Mapping[str, Any]) -> str:
     said = node.get("reason")
     if isinstance(said, str) and said:
         return printable(said)
-    return printable(f"{' '.join(sorted(_words(node)))} in Slurm")
+    return printable(f"{' '.join(sorted(words_of(node)))} in Slurm")
 
 
 def changes(

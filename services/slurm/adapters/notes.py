@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import structlog
+from coplace.v1.placement_pb2 import PlacementDecided
 
 from services.slurm.adapters.commands import Slurm, SlurmRefusedError
 from services.slurm.model.jobs import NOTED, SlurmJob, names_of_waiting
@@ -27,6 +28,12 @@ def noted_start(start_s: float, price: str, reason: str) -> str:
     at = time.strftime("%Y-%m-%dT%H:%M", time.localtime(start_s)) if start_s else ""
     said = ", ".join(each for each in (at and f"start expected {at}", price) if each)
     return noted(": ".join(each for each in (said, reason) if each))
+
+
+def boot_note(decided: PlacementDecided) -> str:
+    """Return what is noted in a job that starts on nodes which boot first."""
+    nodes = ",".join(decided.booting) or "its nodes"
+    return noted_start(decided.decided_at_us / 1e6 + decided.boot_s, "", f"{nodes} boot first")
 
 
 class NotesAMinute:

@@ -12,7 +12,7 @@ from coplace.v1.placement_pb2 import VERDICT_ACTION, VERDICT_START, PlacementDec
 from coplace_client.errors import RejectedError
 from coplace_client.facts import action_done, action_refused, decline_event
 from services.slurm.adapters.commands import Slurm, SlurmRefusedError
-from services.slurm.adapters.notes import JobNotes, noted
+from services.slurm.adapters.notes import JobNotes, boot_note, noted
 from services.slurm.adapters.region import AskedRegion
 from services.slurm.model.jobs import SlurmJob
 from services.slurm.processor.orders import (
@@ -132,6 +132,8 @@ class Obedience:
             case Hold() if job is not None:
                 return self._hold(job, order, decision.job_id)
             case _ if job is not None:
+                if isinstance(order, Release) and decision.boot_s:
+                    self._notes.note([job], boot_note(decision))
                 self._change(job, order)
         return True
 

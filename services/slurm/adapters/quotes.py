@@ -10,6 +10,7 @@ from coplace.v1.jobs_pb2 import JobSubmitted
 from coplace.v1.placement_service_pb2 import (
     JOB_STANDING_DECIDED,
     JOB_STANDING_RUNNING,
+    ExplainResponse,
     QuoteResponse,
 )
 
@@ -71,16 +72,27 @@ class Quotes:
             if error.code is not grpc.StatusCode.NOT_FOUND:
                 raise
             return False
-        starts = found.standing in _STARTS
-        if not (starts or found.reason):
+        if not _reason(found):
             return False
         if self._commands.take(self._commands.per_minute / 2):
             price = _price(self._region.quoted(new.submitted), new.submitted)
             self._reasons.prices[new.submitted.job_id] = price
-            start_s = found.forecast.start_at_us / 1e6 if found.forecast.cluster else 0.0
-            reason = f"starts now on {found.allocation.cluster}" if starts else found.reason
-            self._notes.note([new.job], noted_start(start_s, price, reason))
+            self._notes.note([new.job], noted_start(_start_s(found), price, _reason(found)))
         return True
+
+
+def _reason(found: ExplainResponse) -> str:
+    """Why it waits, or where it starts; empty while neither is known."""
+    if found.standing not in _STARTS:
+        return found.reason
+    if found.allocation.boots_until_us:
+        return f"{','.join(found.allocation.booting) or 'its nodes'} boot first"
+    return f"starts now on {found.allocation.cluster}"
+
+
+def _start_s(found: ExplainResponse) -> float:
+    forecast_us = found.forecast.start_at_us if found.forecast.cluster else 0
+    return (found.allocation.boots_until_us or forecast_us) / 1e6
 
 
 def _price(quoted: QuoteResponse, submitted: JobSubmitted) -> str:

@@ -38,7 +38,8 @@ _TRES: Final = re.compile(r"(?:^|,)gres/([^=,]+)=")
 class NodeHardware(NamedTuple):
     """What Slurm does not know of the nodes of its cluster; `tdp_w` is the thermal design power of
     one accelerator by its name in Gres, `processors_tdp_w` that of a node's processors together,
-    and `nameplate_power_w` what a node draws at most, W; 0: nobody said."""
+    and `nameplate_power_w` what a node draws at most, W; `boot_s` and `boot_energy_j` are how long
+    it boots, and what it uses meanwhile; 0: nobody said."""
 
     node_model: str
     pstates_ghz: Sequence[float]
@@ -47,6 +48,8 @@ class NodeHardware(NamedTuple):
     tdp_w: Mapping[str, float] = MappingProxyType({})
     nameplate_power_w: float = 0.0
     processors_tdp_w: float = 0.0
+    boot_s: float = 0.0
+    boot_energy_j: float = 0.0
 
 
 class UnlikeNodesError(UnusableError):

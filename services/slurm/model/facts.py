@@ -49,7 +49,8 @@ def facts_of(job: SlurmJob, terms: SlurmTerms, latest_us: int | None = None) -> 
     """Return the facts of a job for Coplace, in order; times behind `latest_us` are not believed.
     Raises RejectedError, which names the field."""
     message, is_pending, site = job.message(), job.is_pending, terms.site
-    told = [] if is_pending else envelopes(message, site, latest_us)
+    has_begun = not (is_pending or job.is_configuring)
+    told = envelopes(message, site, latest_us) if has_begun else []
     # What is over other ways report too, with the same content.
     if is_pending or job.has_nodes:
         asked = submission(message, site)

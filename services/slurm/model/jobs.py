@@ -18,6 +18,8 @@ _HOLDS_NODES: Final = frozenset(
     | {"STOPPED"}
 )
 _MINUTE_S: Final = 60
+# It has nodes, and they boot or are prepared. Later releases give flags behind the state.
+_CONFIGURES: Final = frozenset({"CONFIGURING", "POWER_UP_NODE"})
 # Jobs that a command names.
 _AT_ONCE: Final = 100
 # The word in a job that was given back to Slurm: no grant starts it any more. In silence it was
@@ -109,6 +111,18 @@ class SlurmJob:
     def has_nodes(self) -> bool:
         """Return whether it runs, or is about to."""
         return self.state in _HOLDS_NODES
+
+    @property
+    def is_configuring(self) -> bool:
+        """Return whether its nodes boot or are prepared: Slurm has a time of its start, but counts
+        it anew when they have booted."""
+        return not _CONFIGURES.isdisjoint(texts(self.fields.get("job_state")))
+
+    @property
+    def may_requeue(self) -> bool:
+        """Return whether its user lets Slurm requeue it."""
+        said = self._kept_word
+        return said.requeue == "1" if said.grant else bool(self.fields.get("requeue"))
 
     @property
     def is_suspended(self) -> bool:

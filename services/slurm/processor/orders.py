@@ -23,12 +23,13 @@ _NOT_KNOWN_US: Final = 3_000_000
 @dataclass(frozen=True, slots=True)
 class Release:
     """Start a held job on these nodes (host lists), within a limit, under a word; on so many and no
-    others, where `count` is not 0."""
+    others, where `count` is not 0. Slurm requeues it by itself where it `may_requeue`."""
 
     nodes: Sequence[str]
     limit_min: int
     word: GrantAnswer
     count: int = 0
+    may_requeue: bool = False
 
     def __str__(self) -> str:
         where = ",".join(self.nodes) or "any nodes"
@@ -166,7 +167,10 @@ def _start(decision: PlacementDecided, job: SlurmJob | None, now_us: int) -> lis
     nodes = tuple(decision.node_names)
     count = sum(len(expand(each)) for each in nodes)
     limit_min = ceil(decision.walltime_s / _MINUTE_S)
-    return [Release(nodes, limit_min, word, 0 if job.keeps_to(count) else count)]
+    most = 0 if job.keeps_to(count) else count
+    # A node that does not boot would end the job before it has run. Slurm starts it on no other.
+    may_requeue = decision.boot_s > 0 and job.may_requeue
+    return [Release(nodes, limit_min, word, most, may_requeue)]
 
 
 def orders_of_refused(

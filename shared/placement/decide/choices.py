@@ -2,7 +2,7 @@
 
 Rank, tier and `part_eff` compare clusters with each other, all else is of each alone. So they
 follow from the evaluation when the job arrived and from which clusters are lost, whenever these
-were lost.
+were lost; and from which nodes are off, where a job needs more nodes of a cluster than are on.
 """
 
 from collections import defaultdict
@@ -18,6 +18,7 @@ from shared.eamc.ranking import EXCLUDED, NO_PREFERENCE, compare
 from shared.placement.evaluate.evaluation import more_nodes
 from shared.placement.state.candidate import Candidate
 from shared.placement.state.job_record import JobRecord
+from shared.placement.state.occupancy import Occupancy
 from shared.placement.state.planned import PlannedMode
 from shared.placement.state.policy_in_force import Ranking
 from shared.scheduling.wait_queue import Entry, OtherMode, order_of
@@ -103,6 +104,30 @@ def favourite(choices: Iterable[Choice]) -> Choice:
 Choices = tuple[Choice, ...]
 
 
+class BootCost(NamedTuple):
+    """What a job takes more where it needs more nodes than are on: of its time, s, and of energy
+    for each node that boots, J."""
+
+    on: int
+    boot_s: float
+    boot_energy_j: float
+
+
+# Of the clusters that have nodes which are off or boot, by name.
+Boots = tuple[tuple[str, BootCost], ...]
+NO_BOOTS: Final[Boots] = ()
+
+
+def boots_of(occupancy: Mapping[str, Occupancy]) -> Boots:
+    """Return what nodes that are off cost on each cluster. It follows from what is declared of
+    them alone, and not from what runs: so it holds until the next declaration."""
+    return tuple(
+        (name, BootCost(held.nodes - len(power.not_on), power.boot_s, power.boot_energy_j))
+        for name, held in occupancy.items()
+        if (power := held.power).not_on
+    )
+
+
 def as_planned(usual: Choices, modes: Mapping[str, PlannedMode]) -> Choices:
     """Return choices as a plan has them: the job waits for no cluster but those of the plan. They
     are the usual ones where the plan has none that is there."""
@@ -119,19 +144,36 @@ def as_planned(usual: Choices, modes: Mapping[str, PlannedMode]) -> Choices:
     )
 
 
-def choices(jobs: Sequence[JobRecord], lost: Collection[str], ranking: Ranking) -> list[Choices]:
+def choices(
+    jobs: Sequence[JobRecord], lost: Collection[str], ranking: Ranking, boots: Boots = NO_BOOTS
+) -> list[Choices]:
     """Return the choices of each job, in the order of its candidates, EXCLUDED where lost.
 
-    They are as evaluated where no cluster is lost, and where all are that the job fits on: it waits
-    for the best of these. Thousands of jobs are ranked at once when a cluster is lost.
+    They are as evaluated where no cluster is lost and the job needs no node that is off, and where
+    all are lost that the job fits on: it waits for the best of these. Thousands of jobs are ranked
+    at once when a cluster is lost.
     """
     found: dict[int, Choices] = {}
-    for clusters, rows in _alike(jobs).items() if lost else ():
+    costs = dict(boots)
+    for clusters, rows in _alike(jobs).items() if lost or boots else ():
         there = [column for column, name in enumerate(clusters) if name not in lost]
-        if 0 < len(there) < len(clusters):
-            ranked = _ranked([jobs[row] for row in rows], there, ranking)
-            found |= zip(rows, ranked, strict=True)
+        is_whole = len(there) == len(clusters)
+        anew = [row for row in rows if not is_whole or _boots_somewhere(jobs[row], costs)]
+        if there and anew:
+            ranked = _ranked([jobs[row] for row in anew], there, ranking, costs)
+            found |= zip(anew, ranked, strict=True)
     return [found.get(row) or as_evaluated(job) for row, job in enumerate(jobs)]
+
+
+def _boots_somewhere(job: JobRecord, costs: Mapping[str, BootCost]) -> bool:
+    """Return whether a job needs nodes that are off, on a cluster."""
+    return any(_lacking(each, costs) for each in job.evaluated.candidates)
+
+
+def _lacking(candidate: Candidate, costs: Mapping[str, BootCost]) -> float:
+    """Return how many nodes boot at least for a job on a cluster."""
+    cost = costs.get(candidate.cluster)
+    return max(0.0, candidate.nodes * candidate.share - cost.on) if cost is not None else 0.0
 
 
 def _alike(jobs: Sequence[JobRecord]) -> dict[tuple[str, ...], list[int]]:
@@ -147,17 +189,34 @@ def as_evaluated(job: JobRecord) -> Choices:
     return tuple(map(Choice.as_evaluated, job.evaluated.candidates))
 
 
-def _ranked(jobs: Sequence[JobRecord], there: Sequence[int], by: Ranking) -> list[Choices]:
+def _ranked(
+    jobs: Sequence[JobRecord],
+    there: Sequence[int],
+    by: Ranking,
+    costs: Mapping[str, BootCost],
+) -> list[Choices]:
     table = np.array(
         [[_evaluated(job.evaluated.candidates[column]) for column in there] for job in jobs]
     )
     planned_j, time_s, nodes, share, efficiency = np.moveaxis(table, 2, 0)
     energy_j = planned_j * more_nodes([job.job for job in jobs], nodes, share)
+    if costs:
+        boots = np.array([[_boot_of(job, column, costs) for column in there] for job in jobs])
+        energy_j, time_s = energy_j + boots[:, :, 0], time_s + boots[:, :, 1]
     preferred = np.array([_preferred(job, there) for job in jobs])
     fits = np.isfinite(efficiency)
     efficiency, ranking = compare(energy_j, time_s, fits, *by, preferred)
     rows = zip(efficiency.tolist(), ranking.rank.tolist(), ranking.tier.tolist(), strict=True)
     return [_with(job, there, *row) for job, row in zip(jobs, rows, strict=True)]
+
+
+def _boot_of(job: JobRecord, column: int, costs: Mapping[str, BootCost]) -> tuple[float, float]:
+    """Return the energy and the time, J and s, that nodes of a job take to boot on a cluster."""
+    candidate = job.evaluated.candidates[column]
+    if not (lacking := _lacking(candidate, costs)):
+        return 0.0, 0.0
+    cost = costs[candidate.cluster]
+    return lacking * cost.boot_energy_j, cost.boot_s
 
 
 def _preferred(job: JobRecord, there: Sequence[int]) -> int:

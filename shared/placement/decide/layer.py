@@ -12,6 +12,7 @@ from coplace.v1.control_pb2 import (
     ClusterUndeclared,
     LicencesDeclared,
     LimitsDeclared,
+    NodePowerDeclared,
     PolicyDeclared,
     ReservationDeclared,
     ReservationRemoved,
@@ -111,6 +112,7 @@ class DecideLayer:
             LicencesDeclared: self._refresh_all,
             ReservationDeclared: self._refresh_all,
             ReservationRemoved: self._refresh_all,
+            NodePowerDeclared: self._refresh_all,
         }
 
     def begin_round(self, now_s: float) -> None:
@@ -221,7 +223,8 @@ class DecideLayer:
         if starting.predicted_s is not None:
             self.passing.take(placed, job.arrival, now_s, starting.predicted_s)
         co_runners = self._co_runners(job, placed.cluster)
-        return Started(job, placed, start, co_runners, starting.predicted_s)
+        booting = self._jobs.allocations.power(placed.cluster).boots(placed.nodes)
+        return Started(job, placed, start, co_runners, starting.predicted_s, booting)
 
     def needs_another_pass(self, plan: Dispatch) -> bool:
         """Return whether entries were lost to a limit, a job was sent back, or watts were given

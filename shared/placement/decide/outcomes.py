@@ -48,10 +48,11 @@ class CoRunners:
 @dataclass(frozen=True, slots=True)
 class Started:
     """A job starts, alone or beside others. `predicted_s` is for how long it is predicted to run,
-    where it passed by that."""
+    where it passed by that; `booting` are its nodes that are off or boot."""
 
     job: JobRecord
     allocation: JobAllocation
     start: Start
     co_runners: CoRunners
     predicted_s: float | None
+    booting: Sequence[int] = ()

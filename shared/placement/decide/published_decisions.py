@@ -219,7 +219,7 @@ class PublishedDecisions:
             decided.cluster,
             nodes,
             decided.walltime_s,
-            decided.decided_at_us / 1e6 + decided.walltime_s,
+            decided.decided_at_us / 1e6 + decided.boot_s + decided.walltime_s,
             decided.grant,
             drawn_mw,
             units,
@@ -228,6 +228,7 @@ class PublishedDecisions:
             own,
             power_sd=chosen.power_sd if chosen and chosen.HasField("power_sd") else None,
             power_unknown=power_unknown,
+            boot_s=decided.boot_s,
         )
 
     def _reject(self, job: JobRecord) -> None:

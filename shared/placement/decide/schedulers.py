@@ -96,15 +96,17 @@ def _scheduler(
     apart: bool,
 ) -> ClusterScheduler:
     """Return the scheduler of a cluster: counting nodes is enough, and faster, where no job that
-    runs or waits has parts of them or licences, and none are kept for others; there Slurm's
-    backfill may look, or predictions let jobs pass, where that is chosen."""
+    runs or waits has parts of them or licences, and none are kept for others or off; there Slurm's
+    backfill may look, or predictions let jobs pass, where that is chosen, also with nodes that are
+    off."""
     if not (queue.in_parts or held.is_in_parts or windows.any):
         if looks.are_made_under(budgets):
             last = looks.last(name)
             return SlurmScheduler(held.load, queue, looks.parameters, number, budgets, last)
         if passing.is_done_under(budgets):
             return passing.scheduler(name, held.load, queue, number, budgets)
-        return EasyScheduler(held.load, queue, number, budgets)
+        if not held.power.not_on:
+            return EasyScheduler(held.load, queue, number, budgets)
     capacity, holds = held.available(number, apart=apart)
     return ConsumableScheduler(
         capacity,
@@ -118,4 +120,6 @@ def _scheduler(
         states=None if apart else held.states(neighbours),
         windows=windows,
         licences=licences,
+        asleep=held.power.sets,
+        boot_s=held.power.boot_s,
     )

@@ -8,7 +8,16 @@ from math import inf, nextafter
 from typing import Final, NamedTuple
 
 from shared.domain.pstates import has_ghz
-from shared.placement.decide.choices import Choice, Choices, as_evaluated, as_planned, choices
+from shared.placement.decide.choices import (
+    NO_BOOTS,
+    Boots,
+    Choice,
+    Choices,
+    as_evaluated,
+    as_planned,
+    boots_of,
+    choices,
+)
 from shared.placement.decide.kinds import Kinds
 from shared.placement.decide.manager_order import ManagerOrder
 from shared.placement.decide.pending_reason import JobLimitReached, TasksLimitReached
@@ -33,6 +42,7 @@ _NONE: Final[Mapping[str, Entry]] = {}
 class _Waiting:
     job: JobRecord
     gone: frozenset[str] | None = None
+    boots: Boots = NO_BOOTS
     evaluated: tuple[Candidate, ...] = ()
     usual: Choices = ()
     choices: Choices = ()
@@ -133,8 +143,13 @@ class WaitingJobs:
         """Return the entries, of such `kinds`, of a job that would arrive now, by cluster: it is
         not put into the queue."""
         gone = self._pending_reasons.unranked_clusters(job)
-        [found] = choices([job], gone, self._rules.ranking_of(job.evaluated.update))
+        ranking = self._rules.ranking_of(job.evaluated.update)
+        [found] = choices([job], gone, ranking, self._boots)
         return self._entries_by(job, found, kinds)
+
+    @property
+    def _boots(self) -> Boots:
+        return boots_of(self._pending_reasons.allocations.occupancy)
 
     def arrays_ahead(self, kinds: Kinds) -> list[ArrayAhead]:
         """Return the arrays whose tasks wait for nodes, or for others of them to end, with entries
@@ -228,7 +243,7 @@ class WaitingJobs:
         for choice in found.choices:
             if (entry := found.entries.get(choice.cluster)) is not None:
                 entries[choice.cluster] = entry.of_arrival(task.arrival)
-        rest = found.gone, found.evaluated, found.usual, found.choices, entries
+        rest = found.gone, found.boots, found.evaluated, found.usual, found.choices, entries
         self._waiting[task.job.job_id] = _Waiting(task, *rest)
         self._count_licences(task, 1)
 
@@ -248,9 +263,12 @@ class WaitingJobs:
         there."""
         waiting = [place for job in jobs if (place := self._place_of(job)) is not None]
         stale: dict[tuple[frozenset[str], Ranking], list[_Waiting]] = defaultdict(list)
+        boots = self._boots
         for place in waiting:
             gone = self._pending_reasons.unranked_clusters(place.job)
-            if place.gone != gone or place.evaluated is not place.job.evaluated.candidates:
+            is_other = place.gone != gone or place.boots != boots
+            if is_other or place.evaluated is not place.job.evaluated.candidates:
+                place.boots = boots
                 stale[gone, self._rules.ranking_of(place.job.evaluated.update)].append(place)
         for (gone, ranking), places in stale.items():
             self._rank(places, gone, ranking)
@@ -260,7 +278,7 @@ class WaitingJobs:
 
     def _rank(self, places: Sequence[_Waiting], gone: frozenset[str], ranking: Ranking) -> None:
         """Rank the clusters of jobs among each other, but those that are out of reach."""
-        ranked = choices([place.job for place in places], gone, ranking)
+        ranked = choices([place.job for place in places], gone, ranking, self._boots)
         for place, found in zip(places, ranked, strict=True):
             place.usual, place.gone, place.evaluated = found, gone, place.job.evaluated.candidates
 

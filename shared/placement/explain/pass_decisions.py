@@ -186,7 +186,10 @@ class PassDecisions:
         if outcome.predicted_s is not None:
             decided.predicted_runtime_s = outcome.predicted_s
         timeout_us = round(self.decisions.rules.now.start_timeout_s * 1e6)
-        decided.start_by_us = decided.decided_at_us + timeout_us if timeout_us else 0
+        boot_us = round(placed.boot_s * 1e6)
+        decided.start_by_us = decided.decided_at_us + boot_us + timeout_us if timeout_us else 0
+        decided.boot_s = placed.boot_s
+        decided.booting.extend(fold(map(names.name, outcome.booting)))
         self._write(decided, job, compared)
         return self.decisions.publish(job, decided)
 

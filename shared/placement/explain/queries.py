@@ -52,6 +52,7 @@ from shared.authority.binding import SitedCluster
 from shared.authority.holding import HeldRun
 from shared.authority.rules import OwnedJob
 from shared.domain.array_tasks import count_of, parse_tasks
+from shared.domain.folding import fold
 from shared.domain.job import Dependency, Job, JobState
 from shared.placement.budgets.layer import BudgetLayer
 from shared.placement.budgets.overshoots import UnderCap
@@ -572,7 +573,7 @@ class Queries:
             cluster=placed.cluster,
             nodes=len(placed.nodes),
             freq_ghz=placed.freq_ghz or next(iter(clocks), 0.0),
-            since_us=round(placed.since_s * 1e6),
+            since_us=round((placed.since_s - placed.boot_s) * 1e6),
             ends_by_us=round(placed.ends_s * 1e6),
             start_by_us=round(start_by_s * 1e6),
             grant=placed.grant,
@@ -584,6 +585,10 @@ class Queries:
         )
         if placed.wanted_ghz > placed.freq_ghz > 0:
             found.best_freq_ghz = placed.wanted_ghz
+        if placed.boot_s:
+            booting = self._job_table.allocations.power(placed.cluster).boots(placed.nodes)
+            found.booting.extend(fold(map(self._models.node_names[placed.cluster].name, booting)))
+            found.boots_until_us = round(placed.since_s * 1e6)
         return found
 
     def _explain(self, answer: ExplainResponse, job: JobRecord) -> None:

@@ -15,7 +15,8 @@ class JobAllocation:
     power may be off, as a share: None where its prediction did not say. `silent_units` of it are on
     nodes whose meters are silent, and `nameplate_mw` is what it counts for at least meanwhile.
     `predicted_mw` is what it draws as it was predicted, whatever meters show since. Where
-    `power_unknown` nothing says what it draws, and `draw_mw` is what its nodes draw at most."""
+    `power_unknown` nothing says what it draws, and `draw_mw` is what its nodes draw at most. Until
+    it is started, `boot_s` is for how long nodes of it boot first."""
 
     cluster: str
     nodes: tuple[int, ...]
@@ -34,6 +35,7 @@ class JobAllocation:
     nameplate_mw: int = 0
     predicted_mw: int | None = None
     power_unknown: bool = False
+    boot_s: float = 0.0
 
     @property
     def walltime_s(self) -> float:
@@ -75,8 +77,12 @@ class JobAllocation:
     @property
     def since_s(self) -> float:
         """Return when the resource manager started the job, or until it says so, when that was
-        decided."""
+        decided; where nodes of it boot first, when these are on."""
         return self.ends_s - self.limit_s
+
+    def await_boot(self, boot_s: float) -> None:
+        """Let nodes boot first: the start is expected, and the limit ends, later by as much."""
+        self.ends_s, self.boot_s = self.ends_s + boot_s, self.boot_s + boot_s
 
 
 def share_ran(placed: JobAllocation | None, message: JobFinished) -> float | None:

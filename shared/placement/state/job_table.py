@@ -573,9 +573,20 @@ class JobTable:
         on = start.cluster, nodes, limit_s, ends_s, job.grants.newest, draw_mw, units
         placed = JobAllocation(*on, mode.freq_ghz, plan_round, wanted_ghz, power_sd=mode.power_sd)
         placed.power_unknown = mode.power_unknown
+        placed.await_boot(self.allocations.power(start.cluster).boot_time_s(nodes))
         self.allocations.hold(job, placed)
         self.save(job)
         return placed
+
+    def await_boots(self, cluster: str) -> None:
+        """Let starts that are not confirmed wait for nodes of theirs that were switched off since
+        they were decided, each once."""
+        power = self.allocations.power(cluster)
+        for job, placed in self.allocations.granted() if power.not_on else ():
+            if placed.cluster == cluster and not placed.boot_s:
+                placed.await_boot(power.boot_time_s(placed.nodes))
+                self.allocations.refresh(job)
+                self.save(job)
 
     def allocated(self, start: Start) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the nodes of a start and the units on each, none where there is one on each. Where

@@ -13,6 +13,7 @@ from coplace.v1.control_pb2 import (
     LicencesDeclared,
     LimitsDeclared,
     ManagerAlive,
+    NodePowerDeclared,
     NodesDrained,
     NodesResumed,
     PairsAllowed,
@@ -64,6 +65,7 @@ from shared.placement.state.job_table import JobTable
 from shared.placement.state.licences import LicencePools
 from shared.placement.state.manager_priorities import ManagerPriorities
 from shared.placement.state.model_store import ModelStore
+from shared.placement.state.node_power import ALL_ON, NodePowers
 from shared.placement.state.node_states import Failure, NodeStates
 from shared.placement.state.plans import Plans
 from shared.placement.state.reservations import Reservations
@@ -102,6 +104,9 @@ class StateLayer:
         self.nodes = NodeStates(
             state, lambda: self.models.declared, lambda: self.models.node_names, self.models.rules
         )
+        self.power = NodePowers(state, lambda: self.models.declared, lambda: self.models.node_names)
+        for cluster in self.models.declared:
+            self.jobs.allocations.switch(cluster, self.power.of(cluster))
         self.managers = SilentManagers(state, lambda: self.models.declared)
         self.reservations = Reservations(
             state,
@@ -125,6 +130,7 @@ class StateLayer:
             PolicyDeclared: self._declare_policy,
             NodesDrained: self._drain,
             NodesResumed: self._resume,
+            NodePowerDeclared: self._declare_power,
             LicencesDeclared: self.licences.declare,
             ReservationDeclared: self._reserve,
             ReservationRemoved: self._unreserve,
@@ -157,6 +163,7 @@ class StateLayer:
         self.licences.set_back(ended_us)
         self._priorities.set_back(ended_us)
         self.nodes.set_back(ended_us)
+        self.power.set_back(ended_us)
         self.reservations.set_back(ended_us)
         self._requests.set_back(ended_us)
 
@@ -191,6 +198,7 @@ class StateLayer:
         self.models.fold(event)
         cluster = self.models.clusters[message.cluster]
         self.jobs.allocations.declare(cluster)
+        self.jobs.allocations.switch(cluster.name, self.power.of(cluster.name))
         if before != cluster:
             self._grant_again(cluster.name)
         if before is not None and before.site != cluster.site:
@@ -204,10 +212,12 @@ class StateLayer:
         self.models.fold(event)
         if message.cluster in self.models.undeclared:
             self.nodes.forget(message.cluster)
+            self.power.forget(message.cluster)
             self.reservations.forget_cluster(message.cluster)
             self.licences.remove_gone()
             self.managers.close(message.cluster)
             self.jobs.allocations.close(message.cluster, {})
+            self.jobs.allocations.switch(message.cluster, ALL_ON)
 
     def _return(self, event: Event, message: ClusterReturned) -> None:
         self.models.fold(event)
@@ -222,6 +232,11 @@ class StateLayer:
         self.models.require_since_undeclared(event, message.cluster)
         self.nodes.resume(event, message)
         self._change_nodes(message)
+
+    def _declare_power(self, event: Event, message: NodePowerDeclared) -> None:
+        self.power.declare(event, message)
+        self.jobs.allocations.switch(message.cluster, self.power.of(message.cluster))
+        self.jobs.await_boots(message.cluster)
 
     def _free_from(self, cluster: str) -> Mapping[int, float]:
         """Return when each node is expected to be free that is not now. Drains count as they were

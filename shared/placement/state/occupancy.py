@@ -13,6 +13,7 @@ from shared.domain.job import Job
 from shared.placement.state.job_allocation import JobAllocation
 from shared.placement.state.job_record import JobRecord
 from shared.placement.state.limits import Usage, usage_of
+from shared.placement.state.node_power import ALL_ON
 from shared.scheduling.capacity import AllocatedUnits, Capacity, remove_member
 from shared.scheduling.easy import holder_of
 from shared.scheduling.eligibility import NOTHING_REFUSED, NodeBits, RefusedToJob
@@ -45,6 +46,8 @@ class Occupancy:
         self._in_parts: set[int] = set()
         self._told_factors: Mapping[int, float] = {}
         self.unavailable: Mapping[int, float] = {}
+        self.power = ALL_ON
+        """Which nodes are off or boot: they are given away behind those that are on."""
         self.declare(cluster)
 
     def declare(self, cluster: Cluster) -> None:
@@ -232,11 +235,13 @@ class Occupancy:
         return sum(held.draw_mw for held in self._held.values())
 
     def best_free(self, count: int) -> tuple[int, ...]:
-        """Return the `count` free nodes that draw least, ties by index, ascending by index; fewer
-        when there are not as many."""
+        """Return the `count` free nodes that draw least, ties by index, ascending by index, of
+        those that are on before others; fewer when there are not as many."""
         free = self.free_nodes()
         if not self._is_even:
             free = np.array(free)[self.factors[free].argsort(kind="stable")].tolist()
+        if self.power.not_on:
+            free.sort(key=self.power.level)
         return tuple(sorted(free[:count]))
 
     def free_from(self, unavailable: Mapping[int, float]) -> dict[int, float]:

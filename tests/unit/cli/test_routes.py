@@ -92,7 +92,7 @@ def test_every_route_is_of_a_command_or_of_a_resource_manager() -> None:
     # Facts of resource managers and agents, plans, and what watches them: no command sends those.
     assert left == {
         *("ClusterDeclared", "ClusterLost", "ClusterReturned", "JobRequeued", "ManagerAlive"),
-        *("JobStarted", "JobDeclined"),
+        *("JobStarted", "JobDeclined", "NodePowerDeclared"),
         *("JobActionDone", "JobActionRefused", "JobsReordered"),
         *("NodeSamples", "ShuttersMeasured", "PlanProposed"),
         *("ShowAccount", "WatchDecisions"),

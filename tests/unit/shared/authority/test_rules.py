@@ -213,7 +213,7 @@ _LINES: Final[list[tuple[str, str, _Allowed]]] = [
         "nodes",
         {"manager": ("own",), **_OF_NODES},
     ),
-    ("manager_alive", "nodes", {"manager": ("own",)}),
+    ("manager_alive node_power_declared", "nodes", {"manager": ("own",)}),
     ("ListLicences", "nodes", {"viewer": ("own",), "manager": ("own",), **_OF_NODES}),
     ("jobs_reordered", "nodes", {"manager": ("own",)}),
     ("cluster_undeclared", "nodes", _OF_NODES),

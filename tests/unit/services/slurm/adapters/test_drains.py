@@ -44,6 +44,21 @@ def test_nodes_on_which_slurm_starts_nothing_are_out_with_its_reason() -> None:
     }
 
 
+def test_a_node_that_is_off_or_boots_is_not_out_though_it_does_not_respond() -> None:
+    shown = [
+        {"name": "n1", "state": "idle", "state_flags": ["POWERED_DOWN"], "reason": ""},
+        {"name": "n2", "state": ["MIXED", "NOT_RESPONDING", "POWERING_UP"], "reason": ""},
+        {"name": "n3", "state": "idle", "state_flags": ["NOT_RESPONDING"], "reason": ""},
+    ]
+    failed = {"name": "n4", "state": "down", "state_flags": ["POWERED_DOWN", "NOT_RESPONDING"]}
+    drained = {"name": "n5", "state": ["IDLE", "DRAIN", "POWERED_DOWN"], "reason": "a fan"}
+    assert out([*shown, {**failed, "reason": "ResumeTimeout reached"}, drained]) == {
+        "n3": "idle not_responding in Slurm",
+        "n4": "ResumeTimeout reached",
+        "n5": "a fan",
+    }
+
+
 def test_what_is_known_to_be_out_is_not_published_again() -> None:
     drained, resumed = changes(out(SHOWN), standing("north/alpha", "n[2-3]"), "north/alpha")
     assert (drained, resumed) == ({"a fan is broken": ["n4"]}, [])

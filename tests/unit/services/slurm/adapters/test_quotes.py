@@ -23,8 +23,9 @@ from tests.unit.services.slurm.adapters.test_notes import NotingSlurm, job
 from tests.unit.services.slurm.fields import SUBMIT_S
 from tests.unit.services.slurm.region import SITE, PlayedRegion
 
-STARTS = ExplainResponse(standing=JOB_STANDING_DECIDED, allocation=Allocation(cluster="gold"))
 START_S = SUBMIT_S + 600
+BOOTS = Allocation(cluster="gold", booting=["n[1-2]"], boots_until_us=START_S * 1_000_000)
+STARTS = ExplainResponse(standing=JOB_STANDING_DECIDED, allocation=Allocation(cluster="gold"))
 
 
 def waits(forecast: Forecast | None = None) -> ExplainResponse:
@@ -70,10 +71,12 @@ def test_a_job_says_its_price_and_where_or_when_it_starts() -> None:
     quoted.came(1, STARTS)
     quoted.came(2, waits(Forecast(cluster="rome", start_at_us=START_S * 1_000_000)))
     quoted.came(3, waits())
+    quoted.came(4, ExplainResponse(standing=JOB_STANDING_DECIDED, allocation=BOOTS))
     assert quoted.noted() == [
         ("1", "coplace: 0.25 SU (0.1 to 0.5): starts now on gold"),
         ("2", f"coplace: start expected {at}, 0.25 SU (0.1 to 0.5): 0 free"),
         ("3", "coplace: 0.25 SU (0.1 to 0.5): 0 free"),
+        ("4", f"coplace: start expected {at}, 0.25 SU (0.1 to 0.5): n[1-2] boot first"),
     ]
     assert quoted.noted() == []
 

@@ -3,9 +3,10 @@
 import time
 from typing import Any
 
+from coplace.v1.placement_pb2 import PlacementDecided
 from coplace.v1.placement_service_pb2 import Forecast, ListedJob
 
-from services.slurm.adapters.notes import JobNotes, NotesAMinute
+from services.slurm.adapters.notes import JobNotes, NotesAMinute, boot_note
 from services.slurm.adapters.reasons import Reasons
 from services.slurm.model.jobs import SlurmJob
 from tests.unit.services.slurm.adapters.test_notes import NotingSlurm, job
@@ -52,6 +53,12 @@ def test_a_reason_is_noted_once_and_again_when_it_is_another() -> None:
     assert noted.of(job(1), job(2), job(3)) == []
     noted.region.listed[1] = listed(2, "1 free")
     assert noted.of(job(1), job(2)) == [("2", "SystemComment", "coplace: 1 free")]
+
+
+def test_of_nodes_that_boot_first_it_is_noted_which_and_when_the_start_is_expected() -> None:
+    decided = PlacementDecided(decided_at_us=round(NOW_S * 1e6), boot_s=600.0, booting=["n[2-3]"])
+    at = shown(NOW_S + 600)
+    assert boot_note(decided) == f"coplace: start expected {at}: n[2-3] boot first"
 
 
 def test_an_expected_start_is_noted_anew_where_it_moved_by_more_than_a_little() -> None:

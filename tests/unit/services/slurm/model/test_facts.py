@@ -57,6 +57,14 @@ def test_a_job_that_runs_shows_the_grant_and_the_clock_of_its_start() -> None:
     assert started.started_at_us == (SUBMIT_S + 2) * 1_000_000
 
 
+@pytest.mark.parametrize("state", ["CONFIGURING", ["RUNNING", "CONFIGURING", "POWER_UP_NODE"]])
+def test_a_job_whose_nodes_boot_has_not_started(state: Any) -> None:
+    """Slurm counts its start anew when they have booted."""
+    boots = job(**{**RUNS, "job_state": state})
+    assert [each.job_id for each in told(boots)] == [ID]
+    assert boots.has_nodes
+
+
 def test_a_job_that_ended_shows_what_its_price_needs() -> None:
     _, finished = told(job(**RUNS | {"job_state": "COMPLETED", "end_time": SUBMIT_S + 62}))
     assert (finished.outcome, finished.grant) == (JOB_OUTCOME_COMPLETED, 2)

@@ -72,6 +72,19 @@ def test_a_start_releases_the_job_on_its_nodes_within_its_limit() -> None:
     assert orders(start(), PENDING, NOW_US) == [Release(("n[1-2]",), 2, STARTED, 2)]
 
 
+@pytest.mark.parametrize(("asked", "may_requeue"), [(True, True), (False, False)])
+def test_slurm_requeues_a_job_whose_node_does_not_boot_where_its_user_lets_it(
+    asked: bool, may_requeue: bool
+) -> None:
+    boots, job = start(), SlurmJob({**JOB, "requeue": asked})
+    boots.boot_s = 60.0
+    [release] = orders(boots, job, NOW_US)
+    assert isinstance(release, Release)
+    assert release.may_requeue is may_requeue
+    boots.boot_s = 0.0
+    assert orders(boots, job, NOW_US) == [Release(("n[1-2]",), 2, STARTED, 2)]
+
+
 def test_a_start_that_comes_again_is_obeyed_again_as_long_as_the_job_waits() -> None:
     assert orders(start(), pending(STARTED), NOW_US) == [Release(("n[1-2]",), 2, STARTED, 2)]
     assert orders(start(), RUNNING, NOW_US) == []
