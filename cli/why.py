@@ -117,10 +117,10 @@ def _where(answer: ExplainResponse) -> Iterator[str]:
     if answer.HasField("allocation"):
         yield from _allocation(answer.allocation)
     if answer.HasField("ended"):
-        yield from ended_lines(answer.ended)
+        yield from _ran_and_ended(answer.ended)
 
 
-def ended_lines(ended: EndedRun) -> Iterator[str]:
+def _ran_and_ended(ended: EndedRun) -> Iterator[str]:
     """Yield where a run was, how long, and how it ended."""
     if ended.started_at_us:
         ran_s = (ended.ended_at_us - ended.started_at_us) / 1e6 - ended.suspended_s

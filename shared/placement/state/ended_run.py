@@ -12,7 +12,7 @@ from shared.domain.node import NodeNames
 from shared.placement.state.job_allocation import JobAllocation
 
 
-class EndedRun(NamedTuple):
+class RunEnding(NamedTuple):
     """A run that has ended. Its nodes are host lists; what nobody said is empty or 0."""
 
     cluster: str
@@ -33,14 +33,14 @@ class EndedRun(NamedTuple):
 
 def ended_run(
     told: JobFinished, on: JobAllocation | None, names: Mapping[str, NodeNames]
-) -> EndedRun:
+) -> RunEnding:
     """Return how a run ended; on the nodes that it was granted where nobody names them."""
     nodes = tuple(fold(names_of(told.node_names)))
     if not nodes and on is not None and told.started_at_us and on.cluster in names:
         known = names[on.cluster]
         nodes = tuple(fold(map(known.name, on.nodes)))
     shown_us = told.ended_at_us - told.started_at_us if told.started_at_us else 0
-    return EndedRun(
+    return RunEnding(
         cluster=told.cluster,
         nodes=nodes,
         started_at_us=told.started_at_us,

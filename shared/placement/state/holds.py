@@ -1,4 +1,4 @@
-"""Who holds a job, and why.
+"""The holders of a job, and why each holds it.
 
 Each holder's newest word counts. What is said of all holders is newer or older than what each said.
 """
@@ -20,7 +20,7 @@ _NEVER: Final[Stamp] = (0, "")
 
 
 class Holder(IntEnum):
-    """Who holds a job; all of them is said where nobody is named."""
+    """A holder of jobs; all of them is said where nobody is named."""
 
     ALL = -1
     OPERATOR = HOLDER_UNSPECIFIED

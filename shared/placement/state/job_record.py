@@ -89,7 +89,7 @@ class Grants:
 @dataclass(slots=True)
 class Requests:
     """What users and operators asked of a job. `holds` are the newest words on whether it is held,
-    by who holds it. `cancelled`, `suspend` and `requeue` are their reasons, None where nobody asks;
+    by holder. `cancelled`, `suspend` and `requeue` are their reasons, None where nobody asks;
     each `_asked` is the time and id of the newest such event. An `isolated` job is held, and not
     even evaluated, since deciding on it failed."""
 
@@ -104,7 +104,7 @@ class Requests:
 
     @property
     def held(self) -> str | None:
-        """Return why the job is held, by all who hold it; None where nobody does."""
+        """Return why the job is held, by all its holders; None where nobody does."""
         found = reasons(self.holds) if self.holds else None
         return "; ".join(filter(None, found))[:MOST_TEXT] if found else None
 
@@ -271,7 +271,7 @@ _RECORDS: Final[Mapping[str, Form[Any]]] = {
 
 
 class _RequestsBefore(NamedTuple):
-    """The version before did not say who holds a job."""
+    """The version before had no holders of jobs."""
 
     held: str | None
     cancelled: str | None

@@ -28,7 +28,7 @@ from shared.placement.state.allocations import Allocations
 from shared.placement.state.array_progress import ARRAYS, ArrayProgress, ArrivalNumbers
 from shared.placement.state.candidate import CANDIDATES, Candidate
 from shared.placement.state.declines import Declined, declined_words
-from shared.placement.state.ended_run import EndedRun
+from shared.placement.state.ended_run import RunEnding
 from shared.placement.state.grants import MOST_SEIZED, VoidStart, WithdrawalKind, WithdrawalReason
 from shared.placement.state.holds import Holder, held_anew, together, word_of
 from shared.placement.state.job_allocation import JobAllocation
@@ -62,7 +62,7 @@ class JobTable:
         self._declined = state.table("declined", tuple[Declined, ...])
         self._progress = state.table("arrays", ARRAYS)
         self._reordered = state.table("reordered", Reordered)
-        self._ended_runs = state.table("ended", EndedRun)
+        self._ended_runs = state.table("ended", RunEnding)
         self._jobs = self._rows.rows
         # By array, its tasks that are jobs of their own and have not ended.
         self._tasks: dict[str, set[str]] = defaultdict(set)
@@ -225,11 +225,11 @@ class JobTable:
         self._touched.add(job.job.job_id)
         self._rows.changed(job.job.job_id)
 
-    def note_end(self, job: JobRecord, ended: EndedRun) -> None:
+    def note_end(self, job: JobRecord, ended: RunEnding) -> None:
         """Note how the run of a job ended, for as long as the job is known."""
         self._ended_runs.put(job.job.job_id, ended)
 
-    def ended_run(self, job: JobRecord) -> EndedRun | None:
+    def ended_run(self, job: JobRecord) -> RunEnding | None:
         """Return how the run of an attempt ended; None where it did not, or nobody said."""
         return self._ended_runs.get(job.job.job_id) if job.ended else None
 

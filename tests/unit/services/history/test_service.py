@@ -236,7 +236,7 @@ async def test_a_run_says_on_which_nodes_it_was_and_how_it_ended(empty: Database
     _, writer = database(empty)
     log = FactLog("ends")
     log.add("jobs.events", started(ADAS, nodes=["n1", "n2"]))
-    told = {"ended_as": "FAILED", "exit_code": 3, "signal": 0}
+    told: dict[str, Any] = {"ended_as": "FAILED", "exit_code": 3}
     log.add("jobs.events", finished(ADAS, node_names=["n[1-2]"], **told))
     apply_all(writer, log)
     async with open_history(HistoryReader(open_database(empty))) as history:

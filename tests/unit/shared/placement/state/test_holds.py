@@ -1,4 +1,4 @@
-"""The newest word of each who holds a job counts, whichever order they come in."""
+"""The newest word of each holder of a job counts, whichever order they come in."""
 
 from random import Random
 
