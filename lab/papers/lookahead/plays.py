@@ -12,7 +12,7 @@ from lab.simulation.lookahead import AS_TUNED, Ahead
 from lab.simulation.metrics import Summary, summarise
 from lab.simulation.policy import SimulatedPolicy
 from lab.simulation.sweep import Case, play_jobs
-from shared.scheduling.lookahead import WaitOrder
+from shared.scheduling.lookahead import Prices, WaitOrder
 
 BASE: Final = "priority-inc-v"
 MEASURES: Final[Mapping[str, Callable[[Summary], float]]] = {
@@ -27,7 +27,7 @@ def _bounded(**changes: Any) -> Ahead:
     return replace(AS_TUNED, bounds=replace(AS_TUNED.bounds, **changes))
 
 
-# What look-ahead is without one of its rules, or with one alone.
+# What look-ahead is without one of its rules, with one alone, or at a price of the makespan.
 VARIANTS: Final[Mapping[str, Ahead]] = {
     "look-ahead": AS_TUNED,
     "by size": _bounded(order=WaitOrder.SIZE),
@@ -37,6 +37,7 @@ VARIANTS: Final[Mapping[str, Ahead]] = {
     "order alone": replace(_bounded(steps_back=False, patience_s=1e9), keeps_pstates=True),
     "P-states alone": _bounded(order=WaitOrder.AGE, steps_back=False),
     "static P-states": replace(AS_TUNED, keeps_pstates=True),
+    "makespan price 30": replace(AS_TUNED, prices=Prices(makespan_per_h=30.0)),
     "easy, order alone": replace(
         _bounded(steps_back=False, patience_s=1e9),
         keeps_pstates=True,
