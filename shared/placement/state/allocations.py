@@ -10,7 +10,7 @@ from shared.domain.job import Job, JobState
 from shared.placement.state.job_allocation import JobAllocation
 from shared.placement.state.job_record import JobRecord
 from shared.placement.state.limits import NOTHING, Subject, Usage, held_under, subjects_of
-from shared.placement.state.node_power import NodePower
+from shared.placement.state.node_power import SwitchedNodes
 from shared.placement.state.occupancy import Occupancy
 from shared.scheduling.eligibility import RefusedToJob
 from shared.scheduling.sharing import Neighbours
@@ -63,11 +63,11 @@ class Allocations:
         self._occupancy[cluster].close(unavailable)
         self._reduced = {name for name, held in self._occupancy.items() if held.never}
 
-    def switch(self, cluster: str, power: NodePower) -> None:
+    def switch(self, cluster: str, power: SwitchedNodes) -> None:
         """Set which nodes of a cluster are off or boot."""
         self._occupancy[cluster].power = power
 
-    def power(self, cluster: str) -> NodePower:
+    def power(self, cluster: str) -> SwitchedNodes:
         """Return which nodes of a cluster are off or boot."""
         return self._occupancy[cluster].power
 

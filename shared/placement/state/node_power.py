@@ -36,7 +36,7 @@ class DeclaredPower:
     boot_energy_j: float
 
 
-class NodePower(NamedTuple):
+class SwitchedNodes(NamedTuple):
     """The nodes of a cluster that are not on, by index: `booting` ones are on sooner than those
     that are `off`. `boot_s` and `boot_energy_j` are of one node."""
 
@@ -68,7 +68,7 @@ class NodePower(NamedTuple):
         return tuple(_bits(nodes) for nodes in (self.booting, self.off)) if self.not_on else ()
 
 
-ALL_ON: Final = NodePower()
+ALL_ON: Final = SwitchedNodes()
 
 
 class NodePowers:
@@ -116,14 +116,14 @@ class NodePowers:
         """Forget a cluster that was undeclared."""
         self._rows.drop(cluster)
 
-    def of(self, cluster: str) -> NodePower:
+    def of(self, cluster: str) -> SwitchedNodes:
         """Return what is known of the nodes of a cluster."""
         row = self._rows.get(cluster)
         if row is None or not (row.off or row.booting):
             return ALL_ON
         booting = self._indices(cluster, row.booting)
         off = self._indices(cluster, row.off) - booting
-        return NodePower(off, booting, row.boot_s, row.boot_energy_j)
+        return SwitchedNodes(off, booting, row.boot_s, row.boot_energy_j)
 
     def _indices(self, cluster: str, hosts: Iterable[str]) -> frozenset[int]:
         """Return the indices of the nodes that are declared."""

@@ -10,7 +10,7 @@ from coplace.v1.placement_pb2 import PlacementDecided
 from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
 from shared.domain.eamc_policy import Policy
-from shared.placement.state.node_power import ALL_ON, NodePower
+from shared.placement.state.node_power import ALL_ON, SwitchedNodes
 from shared.streams.stages.stage import AlreadyAppliedError, OvertakenError
 from tests.unit.shared.placement.region import (
     T0_US,
@@ -210,7 +210,7 @@ def test_what_is_off_is_the_same_after_each_kill() -> None:
 
 
 def test_a_node_that_boots_is_on_sooner_than_one_that_is_off() -> None:
-    found = NodePower(frozenset({1}), frozenset({2}), BOOT_S)
+    found = SwitchedNodes(frozenset({1}), frozenset({2}), BOOT_S)
     assert [found.level(node) for node in range(3)] == [0, 2, 1]
     assert found.sets == (0b100, 0b010)
     assert (found.boots([0, 1]), found.boot_time_s([0, 1])) == ([1], BOOT_S)
