@@ -150,7 +150,7 @@ class SlurmPublisher:
         fresh += self._changes.events(self._waiting, now_us())
         self._send(fresh, before)
         if self._order is not None:
-            self._order.told(fresh)
+            self._order.published(fresh)
         self._changes.confirm()
         self._ends.confirm()
         # Slurm forgets jobs that ended, and so does this.
