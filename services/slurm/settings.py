@@ -73,7 +73,7 @@ class SlurmSettings(EnvironmentSettings):
         120.0, ge=1, description="How often fair shares and priorities are read, while jobs wait"
     )
     reorders_every_s: float = Field(
-        10.0, ge=0.5, description="How often it is said which jobs have another place in the order"
+        15.0, ge=0.5, description="How often it is said which jobs have another place in the order"
     )
 
     @property

@@ -2,6 +2,7 @@
 for a job that is not held, and jobs start with Coplace in the order of plain Slurm."""
 
 import json
+import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from services.slurm.model.priority import QueueTerms, priority, waits_since_s, w
 from tests.support.slurm import require_installed
 from tests.support.slurm_accounting import AccountingSlurm, open_folder
 from tests.support.slurm_region import Region, connected
+from tests.support.snippets import REPOSITORY
 
 NODES: Final = """\
 NodeName=n[1-4] CPUs=8 RealMemory=4096
@@ -151,14 +153,28 @@ def _counted_s(shown: Sequence[_Shown], jobs: Mapping[int, SlurmJob], terms: Que
     return counted.pop()
 
 
-@pytest.fixture(params=[RULES, OTHER_RULES], ids=["as by default", "with other flags"])
+def _root() -> Path:
+    """Of Slurm 24.11, which is built from packages of another Debian."""
+    script = REPOSITORY / "deploy" / "build-slurm.sh"
+    built = subprocess.run([script], stdout=subprocess.PIPE, text=True, check=True)
+    return Path(built.stdout.strip())
+
+
+@pytest.fixture(
+    params=[
+        pytest.param((RULES, None), id="as by default"),
+        pytest.param((OTHER_RULES, None), id="with other flags"),
+        pytest.param((RULES, _root), id="of 24.11", marks=pytest.mark.thorough),
+    ]
+)
 def plain(
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[AccountingSlurm]:
-    require_installed()
-    with AccountingSlurm(tmp_path, None, request.param, NODES) as slurm:
+    rules, find_root = request.param
+    root = find_root() if find_root else None
+    if root is None:
+        require_installed()
+    with open_folder(root) as folder, AccountingSlurm(folder, root, rules, NODES) as slurm:
         for name in ("SLURM_CONF", "PATH"):
             monkeypatch.setenv(name, slurm.environment[name])
         yield slurm

@@ -200,7 +200,8 @@ class LocalSlurm:
         """Slurm's number of a new batch job."""
         file = self.folder / "job.sh"
         file.write_text(f"#!/bin/sh\n{script}\n")
-        return int(self.say("sbatch", "--parsable", f"--output={os.devnull}", *options, str(file)))
+        named = str(self.inside / file.name)
+        return int(self.say("sbatch", "--parsable", f"--output={os.devnull}", *options, named))
 
     def _write(self) -> None:
         for name in ("task_prolog.sh", "cli_filter.lua"):

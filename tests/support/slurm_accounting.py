@@ -51,13 +51,16 @@ _SCHEMA: Final = """\
 CREATE DATABASE slurm_acct_db; CREATE USER slurm@localhost IDENTIFIED BY 'slurm';
 GRANT ALL ON slurm_acct_db.* TO slurm@localhost"""
 # What each writes its own addresses and files into.
-_COMMANDS: Final = ("sacct", "sacctmgr")
+_COMMANDS: Final = ("sacct", "sacctmgr", "sprio", "sshare")
 
 
 @contextmanager
-def open_folder() -> Iterator[Path]:
+def open_folder(root: Path | None = None) -> Iterator[Path]:
     """A folder for a Slurm whose jobs are of several users: pytest's own is closed to others."""
-    with TemporaryDirectory(prefix="coplace-slurm-", ignore_cleanup_errors=True) as name:
+    within = root / "tmp" if root else None
+    with TemporaryDirectory(
+        prefix="coplace-slurm-", dir=within, ignore_cleanup_errors=True
+    ) as name:
         folder = Path(name)
         folder.chmod(0o755)
         yield folder

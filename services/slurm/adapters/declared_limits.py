@@ -98,15 +98,17 @@ class LimitWatch:
         self._has_recalled = False
 
     def look(self, shown: Sequence[SlurmJob]) -> None:
-        """Declare the limits, and let jobs in again where that may help. Raises SlurmError and
+        """Let jobs in again where that may help, and declare the limits. Raises SlurmError and
         UnansweredError."""
-        limits: list[LimitsDeclared] = []
-        if self._enforces:
-            limits = limits_in(self._slurm, self._cluster)
-            if shown and not self._has_recalled:
-                self._limited.recall(shown)
-                self._has_recalled = True
+        limits = limits_in(self._slurm, self._cluster) if self._enforces else []
+        if self._enforces and shown and not self._has_recalled:
+            self._limited.recall(shown)
+            self._has_recalled = True
+        self._let_in(shown)
+        # The last, since not everybody may ask for the limits of the region.
         self._declared.declare(limits)
+
+    def _let_in(self, shown: Sequence[SlurmJob]) -> None:
         if not self._limited.has_declined:
             self._before = None
             return

@@ -31,7 +31,7 @@ class SlurmOrder:
     """Gives submissions their numbers, and says later which have others, of those alone whose place
     changed. After a restart it says all: what was said before is not known.
 
-    One thread reads Slurm's jobs, and tells of them by `put` and `told`; another one calls `look`.
+    One thread reads Slurm's jobs and calls `put` and `published`; another one calls `look`.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class SlurmOrder:
         if self._terms is not None and job_id not in self._waiting:
             submitted.manager_priority = self._number(job_id, job, self._terms, now_s)
 
-    def told(self, events: Iterable[Envelope]) -> None:
+    def published(self, events: Iterable[Envelope]) -> None:
         """Note that a look at all jobs was published, of which these are new."""
         new = [event.job_submitted for event in events if event.HasField("job_submitted")]
         with self._lock:

@@ -154,7 +154,7 @@ class SlurmPublisher:
         self._send(fresh, before)
         self._new.extend(self._came(fresh))
         if self._order is not None:
-            self._order.told(fresh)
+            self._order.published(fresh)
         self._changes.confirm()
         self._ends.confirm()
         # Slurm forgets jobs that ended, and so does this.

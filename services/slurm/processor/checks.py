@@ -90,7 +90,7 @@ def of_order(config: Mapping[str, str], problems: Mapping[str, str]) -> Iterator
 
 
 def of_limits(config: Mapping[str, str], limits: int) -> Iterator[SetupPiece]:
-    """Yield how many limits of QOS and associations placement is told of, where Slurm enforces
+    """Yield how many limits of QOS and associations are declared to placement, where Slurm enforces
     them."""
     said = config.get("AccountingStorageEnforce", "")
     told = f"{limits} limits are declared" if enforces_limits(config) else "no limits"

@@ -218,7 +218,7 @@ _LINES: Final[list[tuple[str, str, _Allowed]]] = [
     ("jobs_reordered", "nodes", {"manager": ("own",)}),
     ("cluster_undeclared", "nodes", _OF_NODES),
     ("ShowNodes ListReservations", "nodes", {"viewer": ("own",), "manager": ("own",), **_OF_NODES}),
-    ("limits_declared", "limit", _OF_LIMITS),
+    ("limits_declared", "limit", {"manager": ("own account",), **_OF_LIMITS}),
     (
         "allocation_declared",
         "allocation",

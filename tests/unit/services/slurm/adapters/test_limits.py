@@ -3,7 +3,9 @@ when something changed."""
 
 import asyncio
 from typing import Any
+from unittest.mock import patch
 
+import grpc
 import pytest
 from coplace.v1.control_pb2 import LIMIT_SUBJECT_QOS, LIMIT_SUBJECT_USER, LimitsDeclared
 from coplace.v1.placement_pb2 import PlacementDecided
@@ -15,12 +17,13 @@ from coplace.v1.placement_service_pb2 import (
 )
 from structlog.testing import capture_logs
 
+from coplace_client.calls import UnansweredError
 from services.slurm.adapters.declared_limits import LimitsBySlurm, LimitWatch
 from services.slurm.adapters.limited import LimitedStarts
 from services.slurm.model.jobs import SlurmJob
 from services.slurm.model.limits import enforces_limits
 from tests.unit.services.slurm.fields import JOB, RUNS, SUBMIT_S
-from tests.unit.services.slurm.region import SITE, PlayedRegion
+from tests.unit.services.slurm.region import SITE, PlayedRegion, unanswered
 
 LONG = LimitsDeclared(
     subject=LIMIT_SUBJECT_QOS, name="long", each=LIMIT_SUBJECT_USER, most_running_jobs=1
@@ -204,3 +207,11 @@ def test_after_a_restart_what_was_declined_before_comes_again_once() -> None:
     assert beside.released(before) == [NAME]
     beside.now_s += 5_000
     assert beside.released(before) == []
+
+
+def test_jobs_come_again_where_the_limits_of_the_region_are_not_for_this_process() -> None:
+    beside = declined()
+    denied = unanswered(grpc.StatusCode.PERMISSION_DENIED, "not an operator")
+    with patch.object(beside.region, "limits", side_effect=denied), pytest.raises(UnansweredError):
+        beside.watch.look([job()])
+    assert [event.job_released.job_id for event in beside.region.told] == [NAME]
