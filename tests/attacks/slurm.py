@@ -34,11 +34,13 @@ from coplace.v1.jobs_pb2 import (
 )
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 from coplace.v1.placement_service_pb2 import (
+    ExplainResponse,
     ListedJob,
     ListedLicences,
     ListedLimit,
     ListedReservation,
     ListJobsRequest,
+    QuoteResponse,
     ShowNodesResponse,
 )
 
@@ -361,6 +363,12 @@ class _Ingest:
 
     def limits(self) -> Sequence[ListedLimit]:
         return ()
+
+    def explained(self, job_id: str) -> ExplainResponse:
+        return ExplainResponse(job_id=job_id)
+
+    def quoted(self, job: JobSubmitted) -> QuoteResponse:
+        return QuoteResponse()
 
 
 class _Released(Slurm):
