@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import structlog
 from coplace.v1.control_pb2 import ClusterDeclared
@@ -91,6 +91,39 @@ async def _run(process: Process, own: SlurmSettings, shares: Sequence[ClusterSha
         slurm.stop()
 
 
+class _Connection(NamedTuple):
+    """A Slurm, its region, and what a site says of both."""
+
+    own: SlurmSettings
+    slurm: Slurm
+    config: Mapping[str, str]
+    region: AskedRegion
+    site: Site
+    shares: Sequence[ClusterShare]
+
+    @property
+    def clusters(self) -> list[str]:
+        return [share.cluster for share in self.shares]
+
+    @property
+    def name(self) -> str:
+        return self.config["ClusterName"]
+
+    @property
+    def source(self) -> str:
+        """Who declares what is of the whole Slurm."""
+        return f"{self.own.site}/{self.name}"
+
+    def terms(self, nodes: Sequence[Mapping[str, Any]]) -> SlurmTerms:
+        """What its jobs do not say."""
+        uncounted = uncounted_resources(nodes)
+        if uncounted:
+            log.warning("not declared of nodes, nor asked of them", resources=sorted(uncounted))
+        select = SelectRules.of_config(self.config)
+        architecture = self.own.architecture or self.name
+        return SlurmTerms(self.site, architecture, uncounted, select=select)
+
+
 async def _connect(
     process: Process,
     own: SlurmSettings,
@@ -102,85 +135,101 @@ async def _connect(
     region = RegionOverGrpc(own.ingest_address, own.placement_address, process.settings)
     until = _Until(process)
     config = await until.done("Slurm", slurm.config)
-    name = config["ClusterName"]
     nodes = await until.done("Slurm", slurm.nodes)
-    uncounted = uncounted_resources(nodes)
-    if uncounted:
-        log.warning("not declared of nodes, nor asked of them", resources=sorted(uncounted))
-    clusters = [share.cluster for share in shares]
-    site = Site(own.site, own.account, shares[0].hardware.node_model, name)
-    select = SelectRules.of_config(config)
-    terms = SlurmTerms(site, own.architecture or name, uncounted, select=select)
-    declarer = _Declarer(slurm, own.site, terms, shares)
-    manager = (own.site, f"Slurm {name} of {own.site}", clusters)
+    site = Site(own.site, own.account, shares[0].hardware.node_model, config["ClusterName"])
+    both = _Connection(own, slurm, config, region, site, shares)
+    terms, declarer = both.terms(nodes), _Declarer(both)
+    manager = (own.site, f"Slurm {both.name} of {own.site}", both.clusters)
     order = SlurmOrder(region, OrderTerms(slurm), manager, own.order_every_s)
-    publisher = SlurmPublisher(region, terms, RunsSeen.beside(region, site, clusters), order)
-    declared = await until.done("Slurm and ingest", lambda: declarer.declare(publisher))
+    runs = RunsSeen.beside(region, site, both.clusters)
+    publisher = SlurmPublisher(region, terms, runs, order)
+    declared = await until.done("Slurm and ingest", lambda: declarer.declare(publisher, terms))
     declarer.note_left_out(declared)
     # Before that it rejects their jobs.
-    await until.done("placement", lambda: _require_known(region, clusters))
+    await until.done("placement", lambda: _require_known(region, both.clusters))
     process.readiness.ready()
 
     def watch(request: WatchDecisionsRequest) -> AsyncDecisionWatcher:
         return AsyncDecisionWatcher(own.watch_address, process.settings, request)
 
-    reader = DecisionsInHand(watch, own.site, {name, *clusters}, CursorFile(own.cursor_file))
+    named = {both.name, *both.clusters}
+    reader = DecisionsInHand(watch, own.site, named, CursorFile(own.cursor_file))
     meter.watch(
         lambda: publisher.states,
         lambda: reader.waiting,
         lambda: len(publisher.unknown_fields),
     )
-    heartbeat = SlurmHeartbeat(region, own.site, name, clusters, own.speaks_every_s)
-    contact = Contact(region, own.heartbeat, lambda: reader.is_silent, own.speaks_every_s)
-    looks = _Looks(slurm, publisher, heartbeat, contact, own)
-    drains = {each: DrainPublisher(region, own.site, each, own.drains_every_s) for each in clusters}
-    powers = {
-        share.cluster: NodePowerPublisher(
-            region, own.site, share.cluster, Boot.of(config, share.hardware)
-        )
-        for share in shares
-    }
-    declarations = DeclaredBySlurm(region, f"{own.site}/{name}", clusters)
-
-    def tell_nodes() -> None:
-        for cluster, nodes in shared_out(slurm.nodes(), shares).items():
-            drains[cluster].tell(nodes)
-            powers[cluster].tell(nodes)
-        shown = slurm.shown("reservation")
-        declarations.declare_reservations(reservations_of(shown, publisher.site.clusters))
-
-    def declare() -> None:
-        declarer.declare(publisher)
-        shown = slurm.shown("licenses")
-        declarations.declare_licences(licences_of(shown, own.site, clusters))
-
-    notes, commands = JobNotes(slurm), NotesAMinute(own.notes_per_minute)
-    reasons = Reasons(region, notes, site, clusters, own.notes_every_s, commands)
-    quotes = Quotes(region, notes, reasons, commands)
-
-    def note_reasons() -> None:
-        reasons.note(looks.shown, publisher.held_because)
-
-    def note_quotes() -> None:
-        quotes.came(publisher.new_jobs())
-        quotes.note()
-
+    looks = _Looks(both, publisher, reader)
+    notes = _Notes(both, publisher, looks)
+    ended = EndedRuns(own.ended_dir, region, lambda: publisher.site)
+    done_every_s: Sequence[tuple[float, Callable[[], object]]] = (
+        (own.looks_every_s, ended.publish),
+        (own.idle_looks_every_s, notes.note_reasons),
+        (_QUOTES_EVERY_S, notes.note_quotes),
+        (own.nodes_every_s, _Nodes(both, publisher).tell),
+        (own.reorders_every_s, order.look),
+        (own.declares_every_s, lambda: declarer.declare_all(publisher, terms)),
+    )
+    tries = Tries(Obedience(slurm, region, site, notes.made, publisher.held_at_us))
+    limited = LimitedStarts(region, site, both.clusters, tries.refuse)
+    limits = LimitWatch(slurm, config, LimitsBySlurm(region, both.source), limited)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(looks.run())
-        ended = EndedRuns(own.ended_dir, region, lambda: publisher.site)
-        tasks.create_task(_every(own.looks_every_s, ended.publish))
-        tasks.create_task(_every(own.idle_looks_every_s, note_reasons))
-        tasks.create_task(_every(_QUOTES_EVERY_S, note_quotes))
-        tasks.create_task(_every(own.nodes_every_s, tell_nodes))
-        tasks.create_task(_every(own.reorders_every_s, order.look))
-        tasks.create_task(_every(own.declares_every_s, declare))
-        obedience = Obedience(slurm, region, site, notes, publisher.held_at_us)
-        tries = Tries(obedience)
         tasks.create_task(reader.run(tries.obey))
-        limited = LimitedStarts(region, site, clusters, tries.refuse)
         tasks.create_task(limited.run(lambda: looks.shown, own.looks_every_s))
-        limits = LimitWatch(slurm, config, LimitsBySlurm(region, f"{own.site}/{name}"), limited)
         tasks.create_task(_every(own.limits_every_s, lambda: limits.look(looks.shown)))
+        for period_s, act in done_every_s:
+            tasks.create_task(_every(period_s, act))
+
+
+class _Nodes:
+    """Tells which nodes are out, off or reserved."""
+
+    def __init__(self, both: _Connection, publisher: SlurmPublisher) -> None:
+        region, site = both.region, both.own.site
+        self._both, self._publisher = both, publisher
+        self._drains = {
+            each: DrainPublisher(region, site, each, both.own.drains_every_s)
+            for each in both.clusters
+        }
+        self._power = {
+            each.cluster: NodePowerPublisher(
+                region, site, each.cluster, Boot.of(both.config, each.hardware)
+            )
+            for each in both.shares
+        }
+        self._declared = DeclaredBySlurm(region, both.source, both.clusters)
+
+    def tell(self) -> None:
+        """Tell what is new of that."""
+        slurm = self._both.slurm
+        for cluster, nodes in shared_out(slurm.nodes(), self._both.shares).items():
+            self._drains[cluster].tell(nodes)
+            self._power[cluster].tell(nodes)
+        shown = slurm.shown("reservation")
+        self._declared.declare_reservations(reservations_of(shown, self._publisher.site.clusters))
+
+
+class _Notes:
+    """Notes in jobs what their users see."""
+
+    def __init__(self, both: _Connection, publisher: SlurmPublisher, looks: "_Looks") -> None:
+        own, region = both.own, both.region
+        self._publisher, self._looks = publisher, looks
+        self.made, commands = JobNotes(both.slurm), NotesAMinute(own.notes_per_minute)
+        self._reasons = Reasons(
+            region, self.made, both.site, both.clusters, own.notes_every_s, commands
+        )
+        self._quotes = Quotes(region, self.made, self._reasons, commands)
+
+    def note_reasons(self) -> None:
+        """Note why jobs wait."""
+        self._reasons.note(self._looks.shown, self._publisher.held_because)
+
+    def note_quotes(self) -> None:
+        """Note what new jobs cost."""
+        self._quotes.came(self._publisher.new_jobs())
+        self._quotes.note()
 
 
 class _Until:
@@ -210,28 +259,36 @@ def _require_known(region: AskedRegion, clusters: Sequence[str]) -> None:
 
 
 class _Declarer:
-    """Declares the clusters that a Slurm is, as it shows them now."""
+    """Declares the clusters that a Slurm is, as it shows them now, and its licences."""
 
-    def __init__(
-        self, slurm: Slurm, site: str, terms: SlurmTerms, shares: Sequence[ClusterShare]
-    ) -> None:
-        self._slurm, self._site, self._terms, self._shares = slurm, site, terms, shares
+    def __init__(self, both: _Connection) -> None:
+        self._both = both
+        self._declared = DeclaredBySlurm(both.region, both.source, both.clusters)
         self._nodes: Sequence[Mapping[str, Any]] = ()
         self._partitions: Sequence[Mapping[str, Any]] = ()
 
-    def declare(self, publisher: SlurmPublisher) -> Sequence[ClusterDeclared]:
+    def declare_all(self, publisher: SlurmPublisher, terms: SlurmTerms) -> None:
         """Declare what is not declared so. Raises UnusableError."""
-        self._nodes, self._partitions = self._slurm.nodes(), self._slurm.partitions()
+        self.declare(publisher, terms)
+        shown = self._both.slurm.shown("licenses")
+        licences = licences_of(shown, self._both.own.site, self._both.clusters)
+        self._declared.declare_licences(licences)
+
+    def declare(self, publisher: SlurmPublisher, terms: SlurmTerms) -> Sequence[ClusterDeclared]:
+        """Declare the clusters alone. Raises UnusableError."""
+        slurm = self._both.slurm
+        self._nodes, self._partitions = slurm.nodes(), slurm.partitions()
         found = declared_clusters(
-            *(self._nodes, self._site, self._terms.architecture, self._shares, self._partitions),
-            shares_nodes=self._terms.select.shares_nodes,
+            *(self._nodes, self._both.own.site, terms.architecture),
+            *(self._both.shares, self._partitions),
+            shares_nodes=terms.select.shares_nodes,
         )
         publisher.declare(found, self._nodes)
         return found
 
     def note_left_out(self, declared: Sequence[ClusterDeclared]) -> None:
         """Note what there is too much of, and which nodes are of no cluster."""
-        placed = shared_out(self._nodes, self._shares)
+        placed = shared_out(self._nodes, self._both.shares)
         for cluster in declared:
             for each in undeclared(placed[cluster.cluster], self._partitions, cluster):
                 log.warning("not declared", cluster=cluster.cluster, what=each)
@@ -244,15 +301,13 @@ class _Looks:
     word."""
 
     def __init__(
-        self,
-        slurm: Slurm,
-        publisher: SlurmPublisher,
-        heartbeat: SlurmHeartbeat,
-        contact: Contact,
-        own: SlurmSettings,
+        self, both: _Connection, publisher: SlurmPublisher, reader: DecisionsInHand
     ) -> None:
-        self._slurm, self._publisher, self._own = slurm, publisher, own
-        self._heartbeat, self._contact = heartbeat, contact
+        own, region = both.own, both.region
+        self._slurm, self._publisher, self._own = both.slurm, publisher, own
+        every_s = own.speaks_every_s
+        self._heartbeat = SlurmHeartbeat(region, own.site, both.name, both.clusters, every_s)
+        self._contact = Contact(region, own.heartbeat, lambda: reader.is_silent, every_s)
         self._word = PluginsWord(own.submitted_file, own.ended_dir)
         self._busy_until_s = 0.0
         self._answered_in_s = 0.0
