@@ -440,8 +440,8 @@ MUTANTS: Final = (
     Mutant(
         "the first that waits reserves no licences",
         "scheduling/consumable.py",
-        "            self.licences.reserve(entry.arrival, soonest.start_s, entry.limit_s, needs)\n",
-        "            assert needs is not None\n",
+        "self.has_moved |= self.licences.reserve(entry.arrival, start_s, limit_s, needs)\n",
+        "assert needs is not None\n",
         soonest=7,
     ),
     Mutant(

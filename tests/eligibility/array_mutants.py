@@ -69,11 +69,7 @@ def a_requeued_task_counts_as_ended() -> Iterator[None]:
 def a_hold_is_on_what_is_left_alone() -> Iterator[None]:
     """A word on an array is not on its tasks that are jobs of their own."""
 
-    def newer(requests: JobRequests, event: Any, job_id: str, stamp: str) -> list[JobRecord]:
-        return right(requests, event, job_id, stamp)[:1]
-
-    right = JobRequests._newer
-    with _patched(JobRequests, "_newer", newer):
+    with _patched(JobRequests, "_with_tasks", lambda _, job: [job]):
         yield
 
 

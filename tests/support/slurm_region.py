@@ -214,7 +214,7 @@ class Region:
 
     def facts(self, kind: type[Any], job_id: str) -> list[Any]:
         """What `jobs.events` holds of a job, of one kind, without what comes again: squeue and
-        jobcomp.lua both tell of an end, in the same words."""
+        jobcomp.lua both report an end, in the same words."""
         found: dict[str, Any] = {}
         for event in KafkaTopics(self.deployment).topic("jobs.events"):
             if isinstance(event.payload, kind) and event.payload.job_id == job_id:

@@ -137,4 +137,4 @@ class LimitedStarts:
 
 
 def _pause_s(times: int) -> float:
-    return min(_AGAIN_S * 2.0 ** min(times, 16), _MOST_AGAIN_S)
+    return min(_AGAIN_S * float(1 << min(times, 16)), _MOST_AGAIN_S)

@@ -13,6 +13,7 @@ from coplace.v1.control_pb2 import ManagerAlive
 from coplace_client.errors import RejectedError
 from shared.placement.state.closure import Closure
 from shared.streams.stages.stage import AlreadyAppliedError
+from shared.streams.state.rows import RowCodec
 from shared.streams.state.state import State
 
 _TABLE: Final = "managers"
@@ -46,6 +47,8 @@ class LastWord(NamedTuple):
 
 # Of one cluster, the newest first.
 LastWords = tuple[LastWord, ...]
+# Words of version 1 are of clusters that are declared.
+_WORDS: Final = RowCodec(LastWords, version=2, previous=RowCodec(LastWords).decode)
 
 
 class SilentManagers:
@@ -54,7 +57,7 @@ class SilentManagers:
 
     def __init__(self, state: State, declared: Callable[[], Container[str]]) -> None:
         self._declared = declared
-        self._rows = state.table(_TABLE, LastWords)
+        self._rows = state.table(_TABLE, _WORDS)
         self.silent: Mapping[str, Closure] = {}
 
     def hear(self, message: ManagerAlive) -> None:
@@ -116,7 +119,7 @@ class SilentManagers:
 
 def repair(state: State, now_us: int) -> None:
     """Set words that a wrong clock dated to the future to now."""
-    rows = state.table(_TABLE, LastWords)
+    rows = state.table(_TABLE, _WORDS)
     for cluster, words in list(rows.items()):
         brought_back = tuple(each.heard(now_us / 1e6) for each in words)
         if brought_back != words:

@@ -1,6 +1,7 @@
 """Rows of the version before are read, written out here by hand: whatever fields their types have
 gained since."""
 
+from math import inf
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from shared.domain.cluster import Cluster
 from shared.domain.job import Job, JobState
 from shared.placement.state.holds import Holder
 from shared.placement.state.job_record import JOBS, GuaranteeState
+from shared.placement.state.silent_managers import SilentManagers
 from shared.streams.state.state import State, key_of
 
 NOTHING: list[Any] = []
@@ -75,6 +77,15 @@ def test_attempts_of_the_version_before_are_read_by_pricing() -> None:
     assert (found.charge_due_us, found.forget_due_us, found.reserved_micro_su) == (20, 30, 70)
     assert (found.charged, found.tariff, found.tariff_version) == ((("hpc", 50),), "2026", 2)
     assert (found.node_failed, found.requeued, found.ran) == (True, False, None)
+
+
+def test_words_of_managers_of_the_version_before_are_in_force() -> None:
+    words = (["slurm", 5, 7.0, 30.0], ["other", 3, None, 60.0])
+    state = State({key_of("managers", "alpha"): row(1, *words)})
+    managers = SilentManagers(state, lambda: ("alpha",))
+    assert list(managers.due_s()) == [inf]
+    managers.begin_round(100.0)
+    assert [round(each) for each in managers.due_s()] == [160]
 
 
 def test_holds_of_the_version_before_are_read_by_placement_as_of_users() -> None:

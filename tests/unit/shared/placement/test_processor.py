@@ -236,7 +236,7 @@ def test_ended_jobs_are_forgotten_after_a_while() -> None:
     round_of(processor, 0, submitted("a"), finished("a", T0_US + 1))
     processor.changes()
     list(processor.end_round(Round(1, T0_US + 8 * 86_400 * 10**6)))
-    assert processor.changes() == {"job|a": None}
+    assert processor.changes() == {"job|a": None, "ended|a": None}
 
 
 def test_events_of_eight_days_ago_that_come_twice_start_no_job_twice() -> None:
