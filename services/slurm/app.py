@@ -183,7 +183,7 @@ async def _connect(
 
 
 class _Nodes:
-    """Tells which nodes are out, off or reserved."""
+    """Publishes which nodes are out, off or reserved."""
 
     def __init__(self, both: _Connection, publisher: SlurmPublisher) -> None:
         region, site = both.region, both.own.site
@@ -201,7 +201,7 @@ class _Nodes:
         self._declared = DeclaredBySlurm(region, both.source, both.clusters)
 
     def tell(self) -> None:
-        """Tell what is new of that."""
+        """Publish what is new of that."""
         slurm = self._both.slurm
         for cluster, nodes in shared_out(slurm.nodes(), self._both.shares).items():
             self._drains[cluster].tell(nodes)
