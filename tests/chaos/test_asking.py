@@ -30,7 +30,7 @@ _SOONEST: Final = {
     "what_is_refused_is_granted_again": 2,
     "silence_is_forgotten_by_a_restart": 6,
     "silence_is_not_heard": 6,
-    "the_home_of_a_job_is_not_asked": 21,
+    "the_home_of_a_job_is_not_asked": 17,
     "nothing_passes_who_waits_first": 45,
     "the_first_start_of_a_pass_is_forgotten": 45,
 }
