@@ -268,9 +268,10 @@ AS_USER: Final = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 
 @pytest.fixture
 def readable(region: Region) -> Iterator[Path]:
-    """The slurm.conf where every user can read it."""
+    """The slurm.conf where every user can read it, and the filter of sbatch beside it."""
     with TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
+        shutil.copy(region.slurm.folder / "cli_filter.lua", folder)
         yield Path(shutil.copy(region.slurm.folder / "slurm.conf", folder))
 
 
