@@ -2,7 +2,6 @@
 for a job that is not held, and jobs start with Coplace in the order of plain Slurm."""
 
 import json
-import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,10 +14,9 @@ from services.slurm.adapters.commands import Slurm
 from services.slurm.adapters.order_terms import OrderTerms
 from services.slurm.model.jobs import SlurmJob
 from services.slurm.model.priority import QueueTerms, priority, waits_since_s, whole
-from tests.support.slurm import require_installed
+from tests.support.slurm import built_slurm, require_installed
 from tests.support.slurm_accounting import AccountingSlurm, open_folder
 from tests.support.slurm_region import Region, connected
-from tests.support.snippets import REPOSITORY
 
 NODES: Final = """\
 NodeName=n[1-4] CPUs=8 RealMemory=4096
@@ -153,25 +151,18 @@ def _counted_s(shown: Sequence[_Shown], jobs: Mapping[int, SlurmJob], terms: Que
     return counted.pop()
 
 
-def _root() -> Path:
-    """Of Slurm 24.11, which is built from packages of another Debian."""
-    script = REPOSITORY / "deploy" / "build-slurm.sh"
-    built = subprocess.run([script], stdout=subprocess.PIPE, text=True, check=True)
-    return Path(built.stdout.strip())
-
-
 @pytest.fixture(
     params=[
-        pytest.param((RULES, None), id="as by default"),
-        pytest.param((OTHER_RULES, None), id="with other flags"),
-        pytest.param((RULES, _root), id="of 24.11", marks=pytest.mark.thorough),
+        pytest.param((RULES, ""), id="as by default"),
+        pytest.param((OTHER_RULES, ""), id="with other flags", marks=pytest.mark.thorough),
+        pytest.param((RULES, "24.11"), id="of 24.11", marks=pytest.mark.thorough),
     ]
 )
 def plain(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[AccountingSlurm]:
-    rules, find_root = request.param
-    root = find_root() if find_root else None
+    rules, release = request.param
+    root = built_slurm(release) if release else None
     if root is None:
         require_installed()
     with open_folder(root) as folder, AccountingSlurm(folder, root, rules, NODES) as slurm:
