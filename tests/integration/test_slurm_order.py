@@ -4,7 +4,6 @@ for a job that is not held, and jobs start with Coplace in the order of plain Sl
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
