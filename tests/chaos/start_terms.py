@@ -31,6 +31,8 @@ START_TERMS: Final = frozenset(
         *("JobSubmitted.starts_within_s", "LimitsDeclared.each", "LimitsDeclared.most_cores"),
         *("LimitsDeclared.most_resources", "LimitsDeclared.most_node_hours"),
         *("ClusterDeclared.shares_unpredicted", "RunInterval.is_clock_unknown"),
+        *("JobSubmitted.held_by", "JobHeld.holder", "JobReleased.holders"),
+        *(f"JobFinished.{name}" for name in ("node_names", "ended_as", "exit_code", "signal")),
     }
 )
 # Names of reservations, of which jobs ask for some.
