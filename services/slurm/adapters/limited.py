@@ -7,7 +7,7 @@ from math import inf
 from typing import Final, NamedTuple, NoReturn
 
 import structlog
-from coplace.v1.jobs_pb2 import JobReleased
+from coplace.v1.jobs_pb2 import HOLDER_MANAGER, JobReleased
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 from coplace.v1.placement_service_pb2 import JOB_STANDING_HELD
 
@@ -131,7 +131,7 @@ class LimitedStarts:
         held = {job.job_id for job in listed if job.standing == JOB_STANDING_HELD}
         for name in due.keys() - held:
             at_us = now_us()
-            order = JobReleased(job_id=name, released_at_us=at_us)
+            order = JobReleased(job_id=name, released_at_us=at_us, holders=[HOLDER_MANAGER])
             self._region.publish(fact(self._site.name, order, f"{name}/limit/{at_us}", at_us))
             self._declined[name] = due[name]._replace(at_s=inf, may=False)
 

@@ -11,7 +11,7 @@ from coplace.v1.placement_pb2 import VERDICT_ACTION, VERDICT_START, PlacementDec
 
 from coplace_client.errors import RejectedError
 from coplace_client.facts import action_done, action_refused, decline_event
-from services.slurm.adapters.commands import Slurm, SlurmRefusedError
+from services.slurm.adapters.commands import Slurm, SlurmBusyError, SlurmRefusedError
 from services.slurm.adapters.notes import JobNotes, boot_note, noted
 from services.slurm.adapters.region import AskedRegion
 from services.slurm.model.jobs import SlurmJob
@@ -27,6 +27,7 @@ from services.slurm.processor.orders import (
     Requeue,
     Resume,
     Suspend,
+    is_too_soon,
     orders,
     orders_of_refused,
 )
@@ -92,7 +93,10 @@ class Obedience:
         good is refused in Slurm's words. Raises SlurmError and UnansweredError: then it is to be
         done again."""
         job = self._job(decision.job_id)
-        found = orders(decision, job, now_us(), self._held_at_us(decision.job_id))
+        at_us, held_at_us = now_us(), self._held_at_us(decision.job_id)
+        if is_too_soon(decision, job, at_us, held_at_us):
+            raise SlurmBusyError("its user held it a moment ago")
+        found = orders(decision, job, at_us, held_at_us)
         try:
             return self._all_carried_out(found, decision, job)
         except SlurmRefusedError as error:

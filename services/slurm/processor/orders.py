@@ -145,6 +145,18 @@ def orders(
     return []
 
 
+def is_too_soon(
+    decision: PlacementDecided, job: SlurmJob | None, now_us: int, held_at_us: int
+) -> bool:
+    """Return whether placement may not know yet that the user of a job holds it: where he lets it
+    in at once, it would decide the same again behind a decline, until it takes the job for one that
+    never starts."""
+    if job is None or decision.verdict != placement_pb2.VERDICT_START:
+        return False
+    crosses = _crosses_a_hold(decision, job, held_at_us)
+    return crosses and now_us < held_at_us + _NOT_KNOWN_US
+
+
 def _crosses_a_hold(decision: PlacementDecided, job: SlurmJob, held_at_us: int) -> bool:
     """Return whether a start was decided before the hold of its user was known; one that was
     decided later follows a release in Coplace."""

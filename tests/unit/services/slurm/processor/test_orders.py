@@ -35,6 +35,7 @@ from services.slurm.processor.orders import (
     Requeue,
     Resume,
     Suspend,
+    is_too_soon,
     orders,
     orders_of_refused,
 )
@@ -162,6 +163,18 @@ def test_a_start_that_crosses_a_user_s_hold_is_declined_and_one_that_follows_it_
         assert orders(decision, held, NOW_US, held_at_us) == [Decline("held by its user in Slurm")]
     [release] = orders(decision, held, NOW_US, 1_000_000)
     assert isinstance(release, Release)
+
+
+def test_a_start_behind_a_hold_of_a_moment_ago_is_not_declined_before_the_hold_is_known() -> None:
+    held, decision = SlurmJob({**JOB, "comment": "coplace held by its user"}), start()
+    decision.decided_at_us = 20_000_000
+    soon = [(18_000_000, 20_900_000, True), (18_000_000, 21_000_000, False), (0, 20_000_000, False)]
+    for held_at_us, now_us, is_soon in soon:
+        assert is_too_soon(decision, held, now_us, held_at_us) == is_soon
+    # One that was decided with the hold known, of a job that nobody holds, or that is gone.
+    assert not is_too_soon(decision, held, 20_900_000, 1_000_000)
+    assert not is_too_soon(decision, PENDING, 20_900_000, 18_000_000)
+    assert not is_too_soon(decision, None, 20_900_000, 18_000_000)
 
 
 def test_other_verdicts_ask_for_nothing() -> None:
