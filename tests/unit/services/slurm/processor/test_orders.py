@@ -171,7 +171,7 @@ def test_a_start_behind_a_hold_of_a_moment_ago_is_not_declined_before_the_hold_i
     soon = [(18_000_000, 20_900_000, True), (18_000_000, 21_000_000, False), (0, 20_000_000, False)]
     for held_at_us, now_us, is_soon in soon:
         assert is_too_soon(decision, held, now_us, held_at_us) == is_soon
-    # One that was decided with the hold known, of a job that nobody holds, or that is gone.
+    # One decided with the hold known, of a job that nobody holds, or that Slurm has no more.
     assert not is_too_soon(decision, held, 20_900_000, 1_000_000)
     assert not is_too_soon(decision, PENDING, 20_900_000, 18_000_000)
     assert not is_too_soon(decision, None, 20_900_000, 18_000_000)
