@@ -39,11 +39,13 @@ class LimitsBySlurm:
     def declare(self, shown: Iterable[LimitsDeclared]) -> None:
         """Declare them. Raises UnansweredError."""
         listed = list(self._region.limits())
-        known = {_key(each.limit): each.limit for each in listed if self._is_own(each.declared_by)}
+        known = {
+            _key(each.limit): each.limit for each in listed if each.declared_by == self._source
+        }
         others = {
             _key(each.limit): each.declared_by
             for each in listed
-            if not self._is_own(each.declared_by)
+            if each.declared_by != self._source
         }
         wanted = {_key(each): each for each in shown}
         saying = []
@@ -59,9 +61,6 @@ class LimitsBySlurm:
         ]
         saying += [each for each in gone if self._sent.get(_key(each)) != each]
         self._publish(saying)
-
-    def _is_own(self, declared_by: str) -> bool:
-        return declared_by == self._source
 
     def _publish(self, saying: list[LimitsDeclared]) -> None:
         at_us = now_us()

@@ -113,12 +113,12 @@ class LimitedStarts:
         if not self._declined:
             return
         now_s, jobs = self._clock_s(), list(shown)
-        holding = {job.job_id for job in jobs if job.has_nodes}
+        with_nodes = {job.job_id for job in jobs if job.has_nodes}
         waiting = {identify(job.message(), self._site) for job in jobs if job.is_pending}
         for name, each in list(self._declined.items()):
             if name not in waiting:
                 del self._declined[name]
-            elif limits_changed or not each.beside <= holding:
+            elif limits_changed or not each.beside <= with_nodes:
                 self._declined[name] = each._replace(may=True)
         due = {
             name: each

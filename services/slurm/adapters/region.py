@@ -1,7 +1,7 @@
 """What is said to Coplace and asked of it, over gRPC."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final, Protocol
 
 import grpc
@@ -104,8 +104,7 @@ class RegionOverGrpc:
         return self._listed().as_of_us
 
     def _listed(self) -> ListClustersResponse:
-        with self._calling() as channel:
-            stub = PlacementServiceStub(channel)
+        with self._asking() as stub:
             answer: ListClustersResponse = stub.ListClusters(
                 ListClustersRequest(), timeout=_WITHIN_S
             )
@@ -113,8 +112,7 @@ class RegionOverGrpc:
 
     def nodes(self, cluster: str) -> ShowNodesResponse:
         """Return the states of the nodes of a cluster."""
-        with self._calling() as channel:
-            stub = PlacementServiceStub(channel)
+        with self._asking() as stub:
             request = ShowNodesRequest(cluster=cluster)
             answer: ShowNodesResponse = stub.ShowNodes(request, timeout=_WITHIN_S)
         return answer
@@ -131,8 +129,7 @@ class RegionOverGrpc:
             cluster=cluster, standings=_WAITING, with_forecasts=True, page_size=_A_PAGE
         )
         found: list[ListedJob] = []
-        with self._calling() as channel:
-            stub = PlacementServiceStub(channel)
+        with self._asking() as stub:
             while True:
                 answer = stub.ListJobs(request, timeout=_WITHIN_S)
                 found += answer.jobs
@@ -142,39 +139,40 @@ class RegionOverGrpc:
 
     def explained(self, job_id: str) -> ExplainResponse:
         """Return what becomes of a job."""
-        with self._calling() as channel:
-            stub = PlacementServiceStub(channel)
+        with self._asking() as stub:
             request = ExplainRequest(job_id=job_id)
             answer: ExplainResponse = stub.Explain(request, timeout=_WITHIN_S)
         return answer
 
     def quoted(self, job: JobSubmitted) -> QuoteResponse:
         """Return what a job costs."""
-        with self._calling() as channel:
-            stub = PlacementServiceStub(channel)
+        with self._asking() as stub:
             answer: QuoteResponse = stub.Quote(QuoteRequest(job=job), timeout=_WITHIN_S)
         return answer
 
     def reservations(self, cluster: str) -> Iterable[ListedReservation]:
         """Return the reservations of a cluster."""
-        with self._calling() as channel:
+        with self._asking() as stub:
             request = ListReservationsRequest(cluster=cluster)
-            answer = PlacementServiceStub(channel).ListReservations(request, timeout=_WITHIN_S)
+            answer = stub.ListReservations(request, timeout=_WITHIN_S)
         return list(answer.reservations)
 
     def licences(self) -> Iterable[ListedLicences]:
         """Return all licences."""
-        with self._calling() as channel:
-            stub = PlacementServiceStub(channel)
+        with self._asking() as stub:
             answer = stub.ListLicences(ListLicencesRequest(), timeout=_WITHIN_S)
         return list(answer.licences)
 
     def limits(self) -> Iterable[ListedLimit]:
         """Return all limits of users, accounts and QOS."""
-        with self._calling() as channel:
-            stub = PlacementServiceStub(channel)
+        with self._asking() as stub:
             answer = stub.ListLimits(ListLimitsRequest(), timeout=_WITHIN_S)
         return list(answer.limits)
+
+    @contextmanager
+    def _asking(self) -> Iterator[PlacementServiceStub]:
+        with self._calling() as channel:
+            yield PlacementServiceStub(channel)
 
     def _calling(self) -> AbstractContextManager[grpc.Channel]:
         return calling(self._placement, self._settings)

@@ -52,10 +52,14 @@ def power_of(shown: Iterable[Mapping[str, Any]], cluster: str, boot: Boot) -> No
     """Return which nodes of a cluster are off and which boot."""
     states = {str(node["name"]): words_of(node) for node in shown if is_node(node)}
     booting = [name for name, words in states.items() if not words.isdisjoint(_BOOTS)]
-    off = [name for name, words in states.items() if not words.isdisjoint(_OFF)]
+    off = [
+        name
+        for name, words in states.items()
+        if words.isdisjoint(_BOOTS) and not words.isdisjoint(_OFF)
+    ]
     return NodePowerDeclared(
         cluster=cluster,
-        off=fold(name for name in off if name not in booting),
+        off=fold(off),
         booting=fold(booting),
         boot_s=boot.boot_s,
         boot_energy_j=boot.boot_energy_j,
