@@ -76,6 +76,7 @@ def played(given: argparse.Namespace, seed: int, root: Path | None) -> SeedResul
             for each, name in ((plain, "plain"), (slurm, "coplace")):
                 keep(each, given.keep / f"{seed}-{name}")
             shutil.copytree(servers.run_dir / "log", given.keep / f"{seed}-services")
+            (given.keep / f"{seed}-services" / "inputs.jsonl").write_text(accounts.record())
         return judged(Outcome(plays[0]), Outcome(plays[1]), accounts, is_killed=given.kills)
 
 
@@ -188,7 +189,7 @@ def main() -> int:
     parser.add_argument("--longest-s", type=int, default=10, help="the longest job")
     parser.add_argument("--order", default="manager", help="Coplace's setting of the policy")
     parser.add_argument("--kills", action="store_true", help="end everything hard in turn")
-    parser.add_argument("--keep", type=Path, help="a folder for logs and accounts")
+    parser.add_argument("--keep", type=Path, help="a folder for logs, accounts, inputs")
     parser.add_argument("--slurm", choices=("22.05", *BUILT), default="22.05")
     given = parser.parse_args()
     root = built_slurm(given.slurm) if given.slurm in BUILT else None

@@ -124,6 +124,12 @@ class AccountsRegion:
         assert done.returncode in (0, 1), done.stderr
         return done.returncode, done.stdout.splitlines()[1:]
 
+    def record(self) -> str:
+        """What placement decided by, as `coplace simulate --recorded` reads it."""
+        done = self._run("tail", "placement.inputs")
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
     def until_reconciled(self) -> None:
         """Wait until all that was published is charged."""
         deadline_s = time.monotonic() + _WITHIN_S
@@ -139,7 +145,9 @@ class AccountsRegion:
     def _coplace(self, verb: str, *more: str) -> "subprocess.CompletedProcess[str]":
         begin = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._began_s - 3600))
         clusters = [f"--cluster={name}" for name in _CLUSTERS]
-        command = ["slurm", verb, "--site=north", f"--from={begin}", *clusters, *more]
+        return self._run("slurm", verb, "--site=north", f"--from={begin}", *clusters, *more)
+
+    def _run(self, *command: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
             [sys.executable, "-c", "from cli.main import app; app()", *command],
             env={**self._slurm.environment, **self._environment()},

@@ -7,6 +7,7 @@ from shared.placement.decide.kinds import Kinds
 from shared.placement.decide.looks import Looks
 from shared.placement.decide.passing import Passing
 from shared.placement.decide.waiting_jobs import ArrayAhead, WaitingJobs
+from shared.placement.state.job_record import JobRecord
 from shared.placement.state.occupancy import Occupancy
 from shared.scheduling.backfill import ClusterScheduler
 from shared.scheduling.consumable import ConsumableScheduler
@@ -22,10 +23,12 @@ from shared.scheduling.windows import Windows
 @dataclass(frozen=True, slots=True)
 class Arriving:
     """The entries by cluster, of these kinds, of the job of a question, which is in no queue, and
-    arrays with more tasks than their entries in the queues have."""
+    arrays with more tasks than their entries in the queues have. Where the job waits already, it
+    comes `instead_of` what it waits as."""
 
     kinds: Kinds
     entries: Mapping[str, Entry] = field(default_factory=dict)
+    instead_of: JobRecord | None = None
     arrays: Sequence[ArrayAhead] = ()
 
     @property
@@ -56,6 +59,8 @@ def schedulers_of(
         kinds = waiting_jobs.kinds
         if apart is not None:
             queue, kinds = queue.copy(), apart.kinds
+            if apart.instead_of is not None:
+                queue.remove(waiting_jobs.arrival(apart.instead_of))
             if name in apart.entries:
                 queue.add(apart.entries[name])
             for array in apart.arrays:

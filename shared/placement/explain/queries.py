@@ -285,6 +285,7 @@ class Queries:
 
     def _snapshot_at(self, now_s: float, arriving: Arriving) -> Snapshot:
         arrays = self._waiting_jobs.arrays_ahead(arriving.kinds)
+        arrays = [each for each in arrays if each.array is not arriving.instead_of]
         schedulers = self._decide.schedulers(now_s, apart=replace(arriving, arrays=arrays))
         queues = {cluster: list(scheduler.queue) for cluster, scheduler in schedulers.items()}
         return Snapshot(now_s, queues, schedulers, held_back=self._held_back(arrays))

@@ -81,8 +81,11 @@ class Quoting:
         self._waiting_jobs, self._pending_reasons = decide.waiting_jobs, decide.pending_reasons
 
     def quoted(self, job: Job, awaits: tuple[Dependency, ...]) -> QuotedJob:
-        """Return the job as it would be evaluated if it arrived now."""
-        models, arrival = self._models, self._job_table.next_arrival
+        """Return the job as it would be evaluated if it arrived now; one that waits already keeps
+        its place."""
+        models, known = self._models, self._job_table.get(job.job_id)
+        waits = known if known is not None and known.waits else None
+        arrival = self._job_table.next_arrival if waits is None else waits.arrival
         declared, update = models.declared, models.updates.number
         evaluated = Evaluated(update=update, admitted=True)
         tracked = JobRecord(job, arrival, "", Life(awaits=awaits), evaluated)
@@ -105,7 +108,11 @@ class Quoting:
             clusters=declared,
             max_slowdown=max_slowdown if job.shareable else 1.0,
             choices={name: choice for name, (choice, _) in entries.items()},
-            arriving=Arriving(kinds, {name: entry for name, (_, entry) in entries.items()}),
+            arriving=Arriving(
+                kinds,
+                {name: entry for name, (_, entry) in entries.items()},
+                instead_of=waits,
+            ),
             misfits=lacks,
             pending=self._in_words(lacks, pending),
             is_refused=bool(lacks) or not declared or self._is_refused(job, pending),

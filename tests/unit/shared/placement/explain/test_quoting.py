@@ -9,8 +9,10 @@ from coplace.v1.placement_service_pb2 import QuotedPlacement
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shared.catalogue.event import Event
 from shared.catalogue.payloads.domain_types import dependencies_of, job_of
 from shared.domain.eamc_policy import Policy
+from shared.domain.queue_order import QueueOrder
 from shared.placement.evaluate.run_shares import LEAST_JOBS
 from shared.placement.explain.quoting import quoted_placement
 from shared.placement.explain.start_estimates import StartEstimate, StartEstimates
@@ -250,3 +252,30 @@ def test_a_job_is_quoted_the_time_at_which_its_licences_come_back() -> None:
     assert waits.wait_s.high == pytest.approx(runs.walltime_s)
     assert quoted(processor, job()).wait_s.high == 0
     assert "can give a job 2 in all" in quoted(processor, job(licences={"matlab": 3})).reason
+
+
+@pytest.mark.parametrize("order", QueueOrder)
+@pytest.mark.parametrize("clusters", [["p1"], []])
+@pytest.mark.parametrize("array", [{}, {"array": "0-3"}, {"array": "0-3", "array_at_most": 1}])
+@pytest.mark.parametrize(
+    "size", [{"nodes": 4}, {"nodes": 3, "cores_per_unit": 1, "shareable": True}], ids=str
+)
+def test_a_job_that_waits_already_is_quoted_the_wait_of_its_own_place(
+    order: QueueOrder, clusters: list[str], array: dict[str, Any], size: dict[str, Any]
+) -> None:
+    def asked(name: str, **changes: Any) -> Event:
+        values = {"manager_priority": 5, "clusters": ["p1"], "nodes": 4, "app_id": ""}
+        return submitted(name, T0_US + ord(name[0]), **(values | changes))
+
+    for place, name in enumerate("abc"):
+        processor = placement(policy=Policy.BASE, order=order)
+        other = {"manager_priority": 9, "clusters": ["p2"]}
+        runs = round_of(processor, 0, asked("1"), asked("2", **other))
+        own = {"clusters": clusters, **size, **array}
+        waiting = [asked(each, **(own if each == name else {})) for each in "abc"]
+        round_of(processor, 1, *(started(each) for each in runs if each.node_indices), *waiting)
+        payload = asked(name, **own).payload
+        assert isinstance(payload, JobSubmitted)
+        wait = quoted(processor, payload).wait_s
+        assert wait.high == pytest.approx((place + 1) * _HOUR_S - 30)
+        assert wait.expected <= wait.high
