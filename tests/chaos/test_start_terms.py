@@ -18,7 +18,8 @@ from tests.eligibility.mutants import (
 
 _EVENTS = 400
 _SEEDS = [pytest.param(seed, marks=pytest.mark.rest) if seed > 1 else seed for seed in range(1, 9)]
-_MUTANT_SEEDS = range(1, 25)
+# The rarest of the bugs shows in the first of these.
+_MUTANT_SEEDS = range(13, 37)
 
 
 @contextmanager

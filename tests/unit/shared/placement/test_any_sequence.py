@@ -422,6 +422,6 @@ class AnySequence(RuleBasedStateMachine):
             self.managers.check()
 
 
-AnySequence.TestCase.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+AnySequence.TestCase.settings = settings(max_examples=75, stateful_step_count=50, deadline=None)
 # Half a minute of CPU: for the rest of the gate.
 TestAnySequence = pytest.mark.rest(pytest.mark.long(AnySequence.TestCase))
