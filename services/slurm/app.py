@@ -34,7 +34,7 @@ from services.slurm.adapters.reasons import Reasons
 from services.slurm.adapters.region import AskedRegion, RegionOverGrpc
 from services.slurm.adapters.runs import RunsSeen
 from services.slurm.adapters.tries import Tries, shown_error
-from services.slurm.adapters.word import PluginsWord
+from services.slurm.adapters.word import NO_WORD, PluginsWord
 from services.slurm.model.clusters import (
     ClusterShare,
     declared_clusters,
@@ -163,7 +163,6 @@ async def _connect(
     notes = _Notes(both, publisher, looks)
     ended = EndedRuns(own.ended_dir, region, lambda: publisher.site)
     done_every_s: Sequence[tuple[float, Callable[[], object]]] = (
-        (own.looks_every_s, ended.publish),
         (own.idle_looks_every_s, notes.note_reasons),
         (_QUOTES_EVERY_S, notes.note_quotes),
         (own.nodes_every_s, _Nodes(both, publisher).tell),
@@ -176,6 +175,7 @@ async def _connect(
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(looks.run())
         tasks.create_task(reader.run(tries.obey))
+        tasks.create_task(_every(own.looks_every_s, ended.publish, PluginsWord(own.ended_dir)))
         tasks.create_task(limited.run(lambda: looks.shown, own.looks_every_s))
         tasks.create_task(_every(own.limits_every_s, lambda: limits.look(looks.shown)))
         for period_s, act in done_every_s:
@@ -297,8 +297,8 @@ class _Declarer:
 
 
 class _Looks:
-    """Looks at jobs: more often while some come, start or end, and when Slurm's plugins leave
-    word."""
+    """Looks at jobs: more often while some come, start or end, and when Slurm's plugin leaves word
+    of one that came. Of runs that ended it leaves all there is to say: see EndedRuns."""
 
     def __init__(
         self, both: _Connection, publisher: SlurmPublisher, reader: DecisionsInHand
@@ -308,7 +308,7 @@ class _Looks:
         every_s = own.speaks_every_s
         self._heartbeat = SlurmHeartbeat(region, own.site, both.name, both.clusters, every_s)
         self._contact = Contact(region, own.heartbeat, lambda: reader.is_silent, every_s)
-        self._word = PluginsWord(own.submitted_file, own.ended_dir)
+        self._word = PluginsWord(own.submitted_file)
         self._busy_until_s = 0.0
         self._answered_in_s = 0.0
         self.shown: Sequence[SlurmJob] = ()
@@ -364,11 +364,13 @@ class _Looks:
             log.warning("tried again", job=job.name_in_slurm, problem=str(error))
 
 
-async def _every(period_s: float, act: Callable[[], object]) -> None:
+async def _every(period_s: float, act: Callable[[], object], word: PluginsWord = NO_WORD) -> None:
+    """Do it so often, and when there is word."""
     problem = ""
     while True:
+        word.heard()
         problem = await _tried(act, problem)
-        await asyncio.sleep(period_s)
+        await word.wait(period_s)
 
 
 async def _tried(act: Callable[[], object], before: str) -> str:

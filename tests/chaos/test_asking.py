@@ -19,8 +19,9 @@ _SEEDS: Final = [
 _MUTANT_SEEDS: Final = range(1, 13)
 # Which seed finds a planted bug first, where that is not the first one.
 _SOONEST: Final = {
-    "nobody_is_held": 6,
-    "tasks_wait_for_no_task_of_the_same_index": 3,
+    "a_cancelled_array_drops_nobody_left": 4,
+    "nobody_is_held": 11,
+    "tasks_wait_for_no_task_of_the_same_index": 4,
     "what_has_nodes_holds_no_licences": 4,
     "what_is_declared_anew_counts_after_a_restart": 2,
     "amounts_are_not_limited": 4,

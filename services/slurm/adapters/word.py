@@ -26,6 +26,9 @@ class PluginsWord:
 
     async def wait(self, most_s: float) -> bool:
         """Wait for word, for so long at most; return whether there is any."""
+        if not self._written:
+            await asyncio.sleep(most_s)
+            return False
         loop = asyncio.get_running_loop()
         until_s = loop.time() + most_s
         while self._times_ns() == self._known:
@@ -38,6 +41,9 @@ class PluginsWord:
 
     def _times_ns(self) -> Sequence[int]:
         return [_time_ns(each) for each in self._written]
+
+
+NO_WORD: Final = PluginsWord()
 
 
 def _time_ns(path: Path) -> int:
