@@ -42,7 +42,9 @@ def compiled() -> list[Extension]:
 
     # A cache of its own: the type checker may be at work beside it, and locks the other one.
     named = ["--cache-dir=.mypy_cache/compiled", *PROJECT["tool"]["coplace"]["compiled"]]
-    modules = mypycify(named, group_name="shared.compiled")
+    # What gcc does at -O3, and what it writes for debuggers, takes it twice as long: rounds take as
+    # long either way.
+    modules = mypycify(named, group_name="shared.compiled", opt_level="2", debug_level="0")
     for module in modules:
         module.optional = True
     return modules
