@@ -61,7 +61,7 @@ MUTANTS: Final = (
         "scheduling/easy.py",
         "            self.extra -= nodes\n",
         "            pass\n",
-        soonest=50,
+        soonest=114,
     ),
     Mutant(
         "a lower step ahead is not looked at",
@@ -117,13 +117,14 @@ MUTANTS: Final = (
         "placement/measures/layer.py",
         "and budgets.has(more_mw, placed.ends_s, -1)\n",
         "and more_mw <= budgets.undrawn_mw\n",
-        soonest=6,
+        soonest=50,
     ),
     Mutant(
         "who need not be stopped any more is",
         "placement/measures/layer.py",
         "left_mw = _spare(chosen, slowed, running, -over_mw)\n",
         "left_mw = -over_mw\n",
+        soonest=114,
     ),
     Mutant(
         "a suspended job runs on in spite of a lower step ahead",
