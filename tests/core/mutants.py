@@ -138,7 +138,7 @@ MUTANTS: Final = (
         "placement/measures/layer.py",
         "                self._reserved.of_suspended.append(kept)\n",
         "                pass\n",
-        soonest=65,
+        soonest=114,
     ),
     Mutant(
         "the time in which a job was suspended counts for its limit",
