@@ -26,10 +26,10 @@ _MUTANT_EVENTS: Final = 400
 _SOONEST: Final = {
     "position_is_lost_beside_its_state": 7,
     "nobody_is_fenced": 5,
-    "refusals_leave_no_dead_letter": 5,
+    "refusals_leave_no_dead_letter": 7,
     "a_copy_of_a_submission_queues_up_again": 3,
     "jobs_are_lost_by_a_restart": 3,
-    "a_node_is_given_twice": 2,
+    "a_node_is_given_twice": 8,
     "late_shutters_are_dropped": 10,
     "a_round_is_forgotten": 2,
     "early_facts_are_lost_by_a_restart": 2,
