@@ -53,7 +53,7 @@ MUTANTS: Final = (
         "is_affordable = self._is_affordable(entry)  # sooner",
         "is_affordable = self._is_affordable(entry) or (not self.kinds[entry.kind].shape.exclusive "
         "and entry.draw_mw <= self.budgets.undrawn_mw)  # sooner",
-        soonest=23,
+        soonest=37,
     ),
     # Our own.
     Mutant(
@@ -81,7 +81,7 @@ MUTANTS: Final = (
         "placement/state/job_record.py",
         "restored.run.allocation = replace(on, nodes=tuple(nodes_of(on.nodes)))\n",
         "restored.run.allocation = replace(on, nodes=tuple(nodes_of(on.nodes)), draw_mw=0)\n",
-        soonest=4,
+        soonest=27,
     ),
     Mutant(
         "nobody wakes placement when a cap rises",
@@ -237,7 +237,7 @@ MUTANTS: Final = (
         "scheduling/problem.py",
         "exclusive = shape.exclusive or where.exclusive",
         "exclusive = shape.exclusive",
-        soonest=107,
+        soonest=150,
     ),
     Mutant(
         "excluded nodes are taken",
@@ -303,14 +303,14 @@ MUTANTS: Final = (
         "scheduling/consumable.py",
         "if not self._has_windows or entry.nodes <= self.units_now(other):",
         "if entry.nodes <= self.units_now(entry):",
-        soonest=13,
+        soonest=145,
     ),
     Mutant(
         "the first of the queue is promised nodes that are kept for others then",
         "scheduling/consumable.py",
         "            if then == shut or soonest.start_s == inf:\n",
         "            if soonest.start_s < inf or soonest.start_s == inf:\n",
-        soonest=6,
+        soonest=188,
     ),
     Mutant(
         "the first of the queue is promised nothing sooner when a maintenance ends",
