@@ -387,7 +387,7 @@ MUTANTS: Final = (
         "scheduling/part_matching.py",
         "            pinned += left if masks[at] else 0\n",
         "            pinned += left\n",
-        soonest=499,
+        soonest=528,
     ),
     Mutant(
         "what is reserved for a gang is counted as nodes of any kind",
