@@ -161,7 +161,7 @@ async def _connect(
     )
     looks = _Looks(both, publisher, reader)
     notes = _Notes(both, publisher, looks)
-    ended = EndedRuns(own.ended_dir, region, lambda: publisher.site)
+    ended = EndedRuns(own.ended_dir, region, lambda: publisher.site, publisher.published)
     done_every_s: Sequence[tuple[float, Callable[[], object]]] = (
         (own.idle_looks_every_s, notes.note_reasons),
         (_QUOTES_EVERY_S, notes.note_quotes),

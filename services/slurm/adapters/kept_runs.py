@@ -12,6 +12,7 @@ import structlog
 from coplace.v1.ingest_service_pb2 import Envelope
 
 from coplace_client.errors import RejectedError
+from services.slurm.adapters.published_facts import PublishedFacts
 from services.slurm.adapters.region import AskedRegion
 from services.slurm.adapters.sending import latest_us, send
 from shared.domain.printable import printable
@@ -26,19 +27,29 @@ log = structlog.get_logger(__name__)
 
 
 class EndedRuns:
-    """Publishes what is kept, the oldest first. After a crash some of it is published again, as
-    copies that nobody counts."""
+    """Publishes what is kept, the oldest first, but what was `published`. After a crash some of it
+    is published again, as copies that nobody counts."""
 
-    def __init__(self, folder: Path, region: AskedRegion, site: Callable[[], Site]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        region: AskedRegion,
+        site: Callable[[], Site],
+        published: PublishedFacts | None = None,
+    ) -> None:
         self._folder, self._region, self._site = folder, region, site
+        self._published = published or PublishedFacts()
 
     def publish(self) -> None:
         """Publish all that is kept now. Raises UnansweredError: the rest stays."""
         while files := sorted(self._folder.glob("*.json"))[:_AT_ONCE]:
-            told = [(file, event) for file in files for event in self._facts(file)]
-            for at, why in send(self._region, [event for _, event in told]).items():
+            found = [(file, event) for file in files for event in self._facts(file)]
+            told = [each for each in found if not self._published.has(each[1])]
+            events = [event for _, event in told]
+            for at, why in (send(self._region, events) if events else {}).items():
                 file, event = told[at]
                 self._set_aside(file, f"ingest refused {event.id}: {why}")
+            self._published.note(events)
             for file in files:
                 file.unlink(missing_ok=True)
 

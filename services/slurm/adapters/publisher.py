@@ -15,6 +15,7 @@ from coplace.v1.jobs_pb2 import JobSubmitted
 from coplace_client.facts import fact
 from services.slurm.adapters.order import SlurmOrder
 from services.slurm.adapters.published_ends import PublishedEnds
+from services.slurm.adapters.published_facts import PublishedFacts
 from services.slurm.adapters.quotes import NewJob
 from services.slurm.adapters.region import AskedRegion
 from services.slurm.adapters.runs import RunsSeen
@@ -62,11 +63,9 @@ class SlurmPublisher:
     ) -> None:
         self._region, self._terms, self._site = region, terms, terms.site
         self._runs, self._order = runs or RunsSeen(), order
-        self._sent: set[str] = set()
+        self.published = PublishedFacts()
         self._changes, self._ends = WaitingChanges(terms.site.name), PublishedEnds()
         self._waiting: dict[str, SlurmJob] = {}
-        # Jobs whose submission was published: what is said of a run that is over holds one too.
-        self._submitted: set[str] = set()
         # Jobs that were held since something that Slurm says of their start was not understood.
         self._kept_out: set[str] = set()
         self._declared: dict[str, ClusterDeclared] = {}
@@ -145,11 +144,7 @@ class SlurmPublisher:
             for job in [*ended, *shown]
             for event in self._facts(job, beside, before)
         }
-        fresh = [
-            event
-            for name, event in known.items()
-            if name not in self._sent and event.job_submitted.job_id not in self._submitted
-        ]
+        fresh = [event for event in known.values() if not self.published.has(event)]
         fresh += self._changes.events(self._waiting, now_us())
         self._send(fresh, before)
         self._new.extend(self._came(fresh))
@@ -157,10 +152,8 @@ class SlurmPublisher:
             self._order.published(fresh)
         self._changes.confirm()
         self._ends.confirm()
-        # Slurm forgets jobs that ended, and so does this.
-        self._sent = set(known)
-        self._submitted = {event.job_submitted.job_id for event in known.values()} - {""}
-        self._kept_out &= self._submitted
+        self.published.remember(known)
+        self._kept_out &= self.published.submitted
         self._arrays &= self._arrays_shown
         self._runs.remember(shown)
         self.states = Counter(self._state(job) for job in shown)

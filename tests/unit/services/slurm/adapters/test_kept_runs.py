@@ -12,6 +12,7 @@ from coplace.v1.jobs_pb2 import JobOutcome
 
 from coplace_client.calls import UnansweredError
 from services.slurm.adapters.kept_runs import EndedRuns
+from services.slurm.adapters.published_facts import PublishedFacts
 from tests.unit.services.slurm.region import SITE, PlayedRegion, unanswered
 from tests.unit.shared.slurm.three_ways import Stretch, TrueRun
 
@@ -35,6 +36,18 @@ def test_a_run_is_published_and_its_file_removed(tmp_path: Path) -> None:
     assert finished.job_finished.outcome == JobOutcome.JOB_OUTCOME_COMPLETED
     assert finished.job_finished.cores == 2
     assert not file.exists()
+
+
+def test_what_a_look_at_slurm_published_is_not_published_again(tmp_path: Path) -> None:
+    region, published, file = PlayedRegion(), PublishedFacts(), kept(tmp_path, 9)
+    runs = EndedRuns(tmp_path, region, lambda: SITE, published)
+    runs.publish()
+    assert all(map(published.has, region.told))
+    again = kept(tmp_path, 9)
+    runs.publish()
+    assert len(region.told) == 2
+    assert not file.exists()
+    assert not again.exists()
 
 
 def test_what_is_not_taken_stays_until_it_is(tmp_path: Path) -> None:
