@@ -22,6 +22,7 @@ from services.slurm.adapters.giving_back import alone
 from services.slurm.adapters.heartbeat import SlurmHeartbeat
 from services.slurm.adapters.kept_runs import EndedRuns
 from services.slurm.adapters.limited import LimitedStarts
+from services.slurm.adapters.looks import SlurmLooks
 from services.slurm.adapters.meter import SlurmMeter
 from services.slurm.adapters.node_power import NodePowerPublisher
 from services.slurm.adapters.notes import JobNotes, NotesAMinute
@@ -96,6 +97,7 @@ class _Connection(NamedTuple):
 
     own: SlurmSettings
     slurm: Slurm
+    looks: SlurmLooks
     config: Mapping[str, str]
     region: AskedRegion
     site: Site
@@ -137,7 +139,7 @@ async def _connect(
     config = await until.done("Slurm", slurm.config)
     nodes = await until.done("Slurm", slurm.nodes)
     site = Site(own.site, own.account, shares[0].hardware.node_model, config["ClusterName"])
-    both = _Connection(own, slurm, config, region, site, shares)
+    both = _Connection(own, slurm, SlurmLooks(slurm), config, region, site, shares)
     terms, declarer = both.terms(nodes), _Declarer(both)
     manager = (own.site, f"Slurm {both.name} of {own.site}", both.clusters)
     order = SlurmOrder(region, OrderTerms(slurm), manager, own.order_every_s)
@@ -169,7 +171,8 @@ async def _connect(
         (own.reorders_every_s, order.look),
         (own.declares_every_s, lambda: declarer.declare_all(publisher, terms)),
     )
-    tries = Tries(Obedience(slurm, region, site, notes.made, publisher.held_at_us))
+    obedience = Obedience(slurm, region, site, notes.made, both.looks, publisher.held_at_us)
+    tries = Tries(obedience)
     limited = LimitedStarts(region, site, both.clusters, tries.refuse)
     limits = LimitWatch(slurm, config, LimitsBySlurm(region, both.source), limited)
     async with asyncio.TaskGroup() as tasks:
@@ -305,6 +308,7 @@ class _Looks:
     ) -> None:
         own, region = both.own, both.region
         self._slurm, self._publisher, self._own = both.slurm, publisher, own
+        self._all = both.looks.all
         every_s = own.speaks_every_s
         self._heartbeat = SlurmHeartbeat(region, own.site, both.name, both.clusters, every_s)
         self._contact = Contact(region, own.heartbeat, lambda: reader.is_silent, every_s)
@@ -328,7 +332,7 @@ class _Looks:
     def _look(self) -> None:
         self._word.heard()
         began_s = time.monotonic()
-        self.shown = jobs = self._slurm.jobs()
+        self.shown = jobs = self._all()
         self._answered_in_s = time.monotonic() - began_s
         for job in jobs:
             self._keep_to_placement(job)

@@ -51,6 +51,7 @@ from services.ingest.model import Intake
 from services.slurm.adapters import drains, obedience, publisher
 from services.slurm.adapters.commands import Slurm, SlurmError
 from services.slurm.adapters.drains import DrainPublisher
+from services.slurm.adapters.looks import SlurmLooks
 from services.slurm.adapters.notes import JobNotes
 from services.slurm.adapters.obedience import Obedience
 from services.slurm.adapters.publisher import SlurmPublisher
@@ -450,7 +451,7 @@ def _obey(course: Course, released: _Released, ingest: _Ingest, number: int) -> 
     decision = PlacementDecided(job_id=f"north/alpha/{number}/{_T_S}", verdict=VERDICT_START)
     decision.attempt = decision.grant = 1
     decision.cluster, decision.freq_ghz, decision.walltime_s = "alpha", 2.1, 60
-    Obedience(released, ingest, _SITE, JobNotes(released)).obey(decision)
+    Obedience(released, ingest, _SITE, JobNotes(released), SlurmLooks(released)).obey(decision)
     course.require(released.released == {str(number)}, f"job {number} was not released")
 
 

@@ -1,7 +1,6 @@
 """Obeys decisions on the jobs of a Slurm."""
 
 import re
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
@@ -12,6 +11,7 @@ from coplace.v1.placement_pb2 import VERDICT_ACTION, VERDICT_START, PlacementDec
 from coplace_client.errors import RejectedError
 from coplace_client.facts import action_done, action_refused, decline_event
 from services.slurm.adapters.commands import Slurm, SlurmBusyError, SlurmRefusedError
+from services.slurm.adapters.looks import SlurmLooks
 from services.slurm.adapters.notes import JobNotes, boot_note, noted
 from services.slurm.adapters.region import AskedRegion
 from services.slurm.model.jobs import SlurmJob
@@ -36,40 +36,10 @@ from shared.domain.printable import printable
 from shared.process.clock import now_us
 from shared.slurm.facts import Site, identify
 
-# A start is decided on what a look shows, whoever else changes the job at that moment.
-_LOOK_LASTS_S: Final = 1.0
 # Placement waits for a word on these.
 ANSWERED: Final = frozenset({VERDICT_START, VERDICT_ACTION})
 # Slurm's number in an id, with what it says of a task or a part behind it.
 _NUMBER: Final = re.compile(r"/(\d{1,12})[^/]*/\d+(?:_\d+)?$")
-
-
-class _LooksForDecisions:
-    """What Slurm showed a moment ago is not asked for again, where it showed more than was asked
-    for: releases before 23.02 show all jobs. What was changed since is."""
-
-    def __init__(self, slurm: Slurm) -> None:
-        self._slurm = slurm
-        self._jobs: list[SlurmJob] = []
-        self._numbers: set[int] = set()
-        self._until_s = 0.0
-
-    def at(self, number: int) -> list[SlurmJob]:
-        """Return jobs, those of a number at least."""
-        began_s = time.monotonic()
-        if number not in self._numbers or began_s >= self._until_s:
-            self._jobs = self._slurm.jobs(number)
-            self._numbers = {each for job in self._jobs for each in _numbers_of(job)}
-            self._until_s = began_s + _LOOK_LASTS_S
-        return self._jobs
-
-    def forget(self, job: SlurmJob) -> None:
-        """Let a job be asked for anew, which is to be changed."""
-        self._numbers -= _numbers_of(job)
-
-
-def _numbers_of(job: SlurmJob) -> set[int]:
-    return {job.job_id, job.array_number} - {0}
 
 
 class Obedience:
@@ -81,12 +51,12 @@ class Obedience:
         region: AskedRegion,
         site: Site,
         notes: JobNotes,
+        looks: SlurmLooks,
         held_at_us: Callable[[str], int] = lambda _: 0,
     ) -> None:
         """`held_at_us` says when it was published that the user of a job holds it; 0: never."""
         self._slurm, self._region, self._site = slurm, region, site
-        self._notes, self._held_at_us = notes, held_at_us
-        self._looks = _LooksForDecisions(slurm)
+        self._notes, self._looks, self._held_at_us = notes, looks, held_at_us
 
     def obey(self, decision: PlacementDecided) -> list[Order]:
         """Do what is decided, and say what that was; a start or an action that Slurm refuses for
@@ -122,7 +92,7 @@ class Obedience:
     def _job(self, job_id: str) -> SlurmJob | None:
         """Return the job of an id, which Slurm may know no more."""
         found = _NUMBER.search(job_id)
-        shown = self._looks.at(int(found[1])) if found else []
+        shown = self._looks.of(int(found[1])) if found else []
         for job in shown:
             if _id_of(job, self._site) == job_id:
                 return job
@@ -152,7 +122,7 @@ class Obedience:
         return decline_event(source, *of, reason, at_us, order.refused, order.limit)
 
     def _change(self, job: SlurmJob, order: Order) -> None:
-        self._looks.forget(job)
+        self._looks.change(job)
         match order:
             case Release(word=word, count=count):
                 about_it = job.answered(word, job.has_sizes if count else "")
@@ -170,7 +140,7 @@ class Obedience:
 
     def _hold(self, job: SlurmJob, order: Hold, job_id: str) -> bool:
         """Once it is held it starts no more: what is seen then is final."""
-        self._looks.forget(job)
+        self._looks.change(job)
         self._slurm.hold(job.name_in_slurm)
         now = self._job(job_id)
         if now is not None and now.has_nodes:

@@ -16,6 +16,7 @@ from coplace.v1.placement_pb2 import (
 from structlog.testing import capture_logs
 
 from services.slurm.adapters.commands import SlurmBusyError, SlurmError, SlurmRefusedError
+from services.slurm.adapters.looks import SlurmLooks
 from services.slurm.adapters.notes import JobNotes
 from services.slurm.adapters.obedience import Obedience
 from services.slurm.adapters.tries import Tries
@@ -56,7 +57,7 @@ def decided(job_id: str, cluster: str = "alpha", grant: int = 1) -> PlacementDec
 
 
 def tries(slurm: PlayedSlurm, region: PlayedRegion) -> Tries:
-    return Tries(Obedience(slurm, region, SITE, JobNotes(slurm)), retry_s=0.001)  # type: ignore[arg-type]
+    return Tries(Obedience(slurm, region, SITE, JobNotes(slurm), SlurmLooks(slurm)), retry_s=0.001)  # type: ignore[arg-type]
 
 
 def test_a_decision_is_obeyed_over_failures_of_slurm_and_of_ingest() -> None:
@@ -161,7 +162,7 @@ def suspension(slurm: RunningSlurm) -> Any:
     found = PlacementDecided(job_id=JOB_ID, attempt=1, verdict=VERDICT_ACTION, grant=2)
     found.action.CopyFrom(Action(kind=ACTION_KIND_SUSPEND, number=3))
     region = PlayedRegion()
-    Obedience(slurm, region, SITE, JobNotes(slurm)).obey(found)  # type: ignore[arg-type]
+    Obedience(slurm, region, SITE, JobNotes(slurm), SlurmLooks(slurm)).obey(found)  # type: ignore[arg-type]
     [event] = region.told
     return event
 

@@ -1,0 +1,66 @@
+"""Looks at the jobs of a Slurm, which all of this process share: to show them takes slurmctld and
+us the longer, the more there are."""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
+from typing import Final, NamedTuple
+
+from services.slurm.adapters.commands import Slurm
+from services.slurm.model.jobs import SlurmJob
+
+# A start is decided on what a look shows, whoever else changes the job at that moment.
+_LASTS_S: Final = 3.0
+
+
+class _Look(NamedTuple):
+    began_s: float
+    by_number: Mapping[int, Sequence[SlurmJob]]
+
+
+class SlurmLooks:
+    """What Slurm showed a moment ago is not asked for again; what this process changed since is."""
+
+    def __init__(self, slurm: Slurm, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._slurm, self._now_s = slurm, now_s
+        self._last = _Look(-inf, {})
+        self._changed_s: dict[int, float] = {}
+
+    def all(self) -> list[SlurmJob]:
+        """Return all jobs as they are now. Raises SlurmError."""
+        began_s = self._now_s()
+        jobs = self._slurm.jobs()
+        self._keep(began_s, jobs)
+        return jobs
+
+    def of(self, number: int) -> Sequence[SlurmJob]:
+        """Return the jobs of a number, which are several of an array. Raises SlurmError."""
+        last, now_s = self._last, self._now_s()
+        is_fresh = now_s - last.began_s < _LASTS_S
+        if is_fresh and number in last.by_number and not self._is_changed(number, last):
+            return last.by_number[number]
+        jobs = self._slurm.jobs(number)
+        if any(number not in _numbers_of(job) for job in jobs):  # before 23.02 it shows all
+            self._keep(now_s, jobs)
+        return [job for job in jobs if number in _numbers_of(job)]
+
+    def change(self, job: SlurmJob) -> None:
+        """Note that a job is to be changed: it is asked for anew from then on."""
+        self._changed_s.update(dict.fromkeys(_numbers_of(job), self._now_s()))
+
+    def _is_changed(self, number: int, look: _Look) -> bool:
+        return self._changed_s.get(number, -inf) >= look.began_s
+
+    def _keep(self, began_s: float, jobs: Iterable[SlurmJob]) -> None:
+        found = defaultdict[int, list[SlurmJob]](list)
+        for job in jobs:
+            for number in _numbers_of(job):
+                found[number].append(job)
+        self._last = _Look(began_s, dict(found))
+        for number in [*self._changed_s.keys() - found.keys()]:
+            del self._changed_s[number]
+
+
+def _numbers_of(job: SlurmJob) -> set[int]:
+    return {job.job_id, job.array_number} - {0}

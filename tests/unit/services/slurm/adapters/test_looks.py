@@ -1,0 +1,86 @@
+"""Jobs are looked at once for all that ask, and anew where this process changed them."""
+
+from services.slurm.adapters.looks import SlurmLooks
+from services.slurm.model.jobs import SlurmJob
+
+
+class ShownSlurm:
+    """Shows its jobs, those of a number alone where it can, and counts the looks."""
+
+    def __init__(self, *numbers: int, shows_all: bool = False) -> None:
+        self.numbers, self.shows_all, self.looks = list(numbers), shows_all, 0
+
+    def jobs(self, number: int = 0) -> list[SlurmJob]:
+        self.looks += 1
+        is_wanted = not number or self.shows_all
+        return [
+            SlurmJob({"job_id": each, "array_job_id": 0})
+            for each in self.numbers
+            if is_wanted or each == number
+        ]
+
+
+class Clock:
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def looks_at(slurm: ShownSlurm, clock: Clock) -> SlurmLooks:
+    return SlurmLooks(slurm, clock)  # type: ignore[arg-type]
+
+
+def numbers(found: object) -> list[int]:
+    assert isinstance(found, list)
+    return [job.job_id for job in found]
+
+
+def test_a_look_at_all_jobs_serves_who_asks_for_one_of_them() -> None:
+    slurm, clock = ShownSlurm(17, 18), Clock()
+    looks = looks_at(slurm, clock)
+    assert numbers(looks.all()) == [17, 18]
+    clock.now_s += 2.9
+    assert (numbers(looks.of(17)), slurm.looks) == ([17], 1)
+    clock.now_s += 0.2
+    assert (numbers(looks.of(17)), slurm.looks) == ([17], 2)
+
+
+def test_a_job_that_came_behind_the_look_is_asked_for() -> None:
+    slurm = ShownSlurm(17)
+    looks = looks_at(slurm, Clock())
+    looks.all()
+    slurm.numbers.append(18)
+    assert (numbers(looks.of(18)), slurm.looks) == ([18], 2)
+    assert numbers(looks.of(19)) == []
+
+
+def test_a_job_that_was_changed_is_asked_for_until_a_look_began_behind_that() -> None:
+    slurm, clock = ShownSlurm(17, 18), Clock()
+    looks = looks_at(slurm, clock)
+    [job, _] = looks.all()
+    clock.now_s += 0.1
+    looks.change(job)
+    assert (numbers(looks.of(17)), slurm.looks) == ([17], 2)
+    assert (numbers(looks.of(18)), slurm.looks) == ([18], 2)
+    clock.now_s += 0.1
+    looks.all()
+    assert (numbers(looks.of(17)), slurm.looks) == ([17], 3)
+
+
+def test_where_slurm_shows_all_jobs_whatever_is_asked_that_is_a_look() -> None:
+    slurm = ShownSlurm(17, 18, 19, shows_all=True)
+    looks = looks_at(slurm, Clock())
+    found = [numbers(looks.of(number)) for number in (17, 18, 19)]
+    assert (found, slurm.looks) == ([[17], [18], [19]], 1)
+
+
+def test_what_was_changed_and_is_over_is_remembered_no_more() -> None:
+    slurm, clock = ShownSlurm(17), Clock()
+    looks = looks_at(slurm, clock)
+    [job] = looks.all()
+    looks.change(job)
+    slurm.numbers.clear()
+    clock.now_s += 1.0
+    looks.all()
+    assert numbers(looks.of(17)) == []
