@@ -23,7 +23,7 @@ class Program:
     argv: Sequence[str]
     env: Mapping[str, str] = field(default_factory=dict)
     ready_url: str | None = None
-    ready_within_s: float = 60.0
+    ready_within_s: float = 180.0
     one_shot: bool = False
     stop_signal: signal.Signals = signal.SIGTERM
     stop_within_s: int = 15

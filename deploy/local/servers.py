@@ -212,7 +212,7 @@ class LocalServers:
         ready = partial(is_ready, ready_url) if ready_url else lambda: True
         wait_until(ready, _RESTART_S, f"{name} is ready", log)
 
-    def wait_ready(self, name: str, timeout_s: float = 60.0) -> None:
+    def wait_ready(self, name: str, timeout_s: float = 180.0) -> None:
         """Wait until a program runs and is ready, over as many restarts as it takes.
 
         Raises NotReadyError when the time is over.

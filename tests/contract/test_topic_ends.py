@@ -20,7 +20,7 @@ from shared.streams.on_kafka.transactions import read_changelog
 from tests.contract.on_kafka import KafkaBackend
 from tests.support.messaging import TOPICS, encoded, submission
 
-WITHIN_S: Final = 30.0
+WITHIN_S: Final = 180.0
 TOPIC: Final = "jobs.events"
 PLACE: Final = TopicPartition(TOPIC, 0)
 RECORDS: Final = 5

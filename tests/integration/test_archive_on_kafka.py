@@ -34,7 +34,7 @@ JOBS: Final = "jobs.events"
 ROUNDS: Final = 8
 # Enough for a full file in each Kafka partition.
 RECORDS_A_ROUND: Final = 10_000
-WITHIN_S: Final = 60.0
+WITHIN_S: Final = 180.0
 KINDS: Final[Sequence[dict[str, bytes | None]]] = (
     {"key": None, "value": b"a charge without a key"},
     {"key": b"", "value": b""},

@@ -54,7 +54,7 @@ from tests.support.certificates import certificate_authority, identity
 from tests.unit.services.ingest.envelopes import NOW_US, PAYLOADS
 from tests.unit.shared.authority.test_rules import STATEMENT, WHO
 
-_DEADLINE_S: Final = 60.0
+_DEADLINE_S: Final = 180.0
 _NAMESPACE: Final = "authority"
 _MODULES: Final = {
     "ingest": ("services.ingest", "INGEST"),

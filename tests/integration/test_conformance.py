@@ -14,7 +14,7 @@ import pytest
 from coplace_testing.conformance.rules import AdapterRule
 from tests.watch.examples import EXAMPLES, LANGUAGES, built
 
-_WITHIN_S: Final = 240
+_WITHIN_S: Final = 540
 
 
 class Fault(NamedTuple):

@@ -62,7 +62,7 @@ from tests.unit.services.history.made import (
 KAFKA_PARTITIONS: Final = 2
 ROUNDS: Final = 3
 JOBS_A_ROUND: Final = 300
-WITHIN_S: Final = 60.0
+WITHIN_S: Final = 180.0
 
 
 class Kept(NamedTuple):

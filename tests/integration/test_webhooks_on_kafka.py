@@ -33,7 +33,7 @@ NAMESPACE: Final = "webhooks"
 KAFKA_PARTITIONS: Final = 2
 ROUNDS: Final = 4
 JOBS_A_ROUND: Final = 60
-WITHIN_S: Final = 60.0
+WITHIN_S: Final = 180.0
 
 
 class Ground:

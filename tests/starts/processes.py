@@ -28,7 +28,7 @@ from tests.starts.declared import Value
 from tests.starts.entry_points import WAITING, EntryPoint
 from tests.support.messaging import barrier
 
-_READY_WITHIN_S: Final = 90.0
+_READY_WITHIN_S: Final = 240.0
 _NAMES_FOR_S: Final = 10.0
 _NO_ANSWER: Final = "no answer"
 _STOPS_WITHIN_S: Final = 30.0

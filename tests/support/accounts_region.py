@@ -27,7 +27,7 @@ from tests.support.slurm_accounting import AccountingSlurm
 NAMESPACE: Final = "slurm-accounts"
 # What the Slurm is, which knows nothing of them.
 _CLUSTERS: Final = {"gold": "n[1-2]", "rome": "n[3-4]"}
-_WITHIN_S: Final = 90.0
+_WITHIN_S: Final = 180.0
 _SUMS: Final = re.compile(r"in the accounts, ([\d.e+]+) charged")
 _PUBLISHED: Final = re.compile(r"published (\d+) facts, (\d+) were refused")
 

@@ -20,7 +20,7 @@ _USER: Final = "coplace"
 # Of the package: as root PostgreSQL does not run.
 _SYSTEM_USER: Final = "postgres"
 _IS_ROOT: Final = os.geteuid() == 0
-_STARTS_WITHIN_S: Final = 60.0
+_STARTS_WITHIN_S: Final = 180.0
 
 
 class PostgreSql:

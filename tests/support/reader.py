@@ -30,7 +30,7 @@ class Reader:
             capture_output=True,
             text=True,
             check=False,
-            timeout=300,
+            timeout=540,
         )
 
     @property

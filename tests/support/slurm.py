@@ -24,7 +24,7 @@ NodeName=n[1-2] CPUs=2 RealMemory=1024
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 _GLUE: Final = REPOSITORY / "deploy" / "slurm"
-_WITHIN_S: Final = 60.0
+_WITHIN_S: Final = 180.0
 _CONF: Final = """\
 ClusterName=alpha
 SlurmctldHost=localhost(127.0.0.1)

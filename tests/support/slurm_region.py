@@ -48,7 +48,7 @@ DEFAULTS: Final = {
     "COPLACE_SLURM_NODES_EVERY_S": "20",
     "COPLACE_SLURM_DECLARES_EVERY_S": "60",
 }
-_WITHIN_S: Final = 60.0
+_WITHIN_S: Final = 180.0
 
 
 class Region:
