@@ -9,8 +9,9 @@ def test_each_play_is_recorded_and_nothing_else() -> None:
     assert {*recorded()} == {*plays()}
 
 
-def test_the_demos_of_one_seed_decide_and_charge_what_is_recorded() -> None:
-    assert main(["--only", "demo: seed 1,"]) == 0
+def test_two_demos_decide_and_charge_what_is_recorded() -> None:
+    """One under caps, and one where jobs share nodes; `make same` plays all."""
+    assert main(["--only", "demo: seed 1, priority"]) == 0
 
 
 def test_another_word_is_distinguished_from_another_decision() -> None:
