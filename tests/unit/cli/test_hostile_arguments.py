@@ -90,8 +90,11 @@ def attacks(words: tuple[str, ...]) -> Iterator[list[str]]:
             yield [*words, *beside, *given(option, value)]
 
 
-# Each change plays every third value, of each option others.
-@pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.rest)])
+# Each change plays every third value, of each option others; the rest of the gate every other one.
+@pytest.mark.parametrize(
+    "step",
+    [3, pytest.param(2, marks=pytest.mark.rest), pytest.param(1, marks=pytest.mark.thorough)],
+)
 @pytest.mark.parametrize("words", ATTACKED, ids=" ".join)
 @pytest.mark.usefixtures("folder")
 def test_hostile_arguments_end_in_one_line(words: tuple[str, ...], step: int) -> None:
