@@ -316,6 +316,7 @@ def commands(document: str) -> list[str]:
     return [line for line in lines if PROGRAM.match(line)]
 
 
+@pytest.mark.long
 def test_a_day_of_an_operator_goes_as_the_how_tos_say(pasted: dict[str, str]) -> None:
     assert f"{job(4714)} waits" in pasted["ask-why.md"]
     silent = pasted["silent-resource-managers.md"]

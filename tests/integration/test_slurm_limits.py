@@ -62,7 +62,6 @@ def _are_over(region: Region, numbers: Sequence[int]) -> bool:
     return all(job["job_state"] == "COMPLETED" for job in _jobs(region, numbers))
 
 
-@pytest.mark.timeout(200)
 def test_no_node_waits_for_a_job_beyond_the_limit_of_its_user_and_each_runs(
     region: Region,
 ) -> None:
@@ -88,7 +87,6 @@ def test_no_node_waits_for_a_job_beyond_the_limit_of_its_user_and_each_runs(
     assert "MaxJobsPerUserLimit" not in log, "Slurm was not asked for what it would not start"
 
 
-@pytest.mark.timeout(200)
 def test_a_job_beyond_a_limit_without_an_equal_gives_its_node_back_and_runs_once_that_is_raised(
     region: Region,
 ) -> None:

@@ -87,7 +87,7 @@ OF_STARTS: Final = tuple(
 """.splitlines()
     if line
 )
-_WITHIN_S: Final = 100.0
+_WITHIN_S: Final = 300.0
 
 
 class _Shown(NamedTuple):
@@ -170,7 +170,6 @@ def plain(
         yield slurm
 
 
-@pytest.mark.timeout(300)
 def test_each_priority_is_that_which_slurm_shows_of_a_job_that_is_not_held(
     plain: AccountingSlurm,
 ) -> None:
@@ -229,7 +228,6 @@ def _starts(slurm: AccountingSlurm, numbers: Sequence[int]) -> Sequence[int]:
     return [at for _, at in sorted(found)]
 
 
-@pytest.mark.timeout(400)
 def test_with_coplace_jobs_start_in_the_order_of_plain_slurm(region: Region) -> None:
     own = region.slurm
     assert isinstance(own, AccountingSlurm)

@@ -14,7 +14,7 @@ _ODD: Final = (
     *("two\nlines", "tab\tx", "c\x01x", "na\udcefve", "a\udcffb\udcc3", "gr öße", "\U0001f600"),
     *('it\'s \\ "q" |x', "y" * 257, "ü" * 200, "\u200b", "None", "(null)", "%j;$(id)", "`?`", " "),
 )
-_WITHIN_S: Final = 120.0
+_WITHIN_S: Final = 300.0
 _SHRINK: Final = "scontrol update jobid=$SLURM_JOB_ID NumNodes={nodes}; sleep {sleep_s}"
 _PENDING: Final = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING")
 

@@ -30,6 +30,7 @@ def printed(
         reader.paste("coplace down --delete")
 
 
+@pytest.mark.long
 def test_each_line_prints_what_the_page_shows(
     page: list[tuple[str, str]], printed: list[str]
 ) -> None:

@@ -91,6 +91,7 @@ def attacks(words: tuple[str, ...]) -> Iterator[list[str]]:
 
 
 # Each change plays every third value, of each option others; the rest of the gate every other one.
+@pytest.mark.long
 @pytest.mark.parametrize(
     "step",
     [3, pytest.param(2, marks=pytest.mark.rest), pytest.param(1, marks=pytest.mark.thorough)],
