@@ -34,7 +34,7 @@ from shared.scheduling.node_states import KnownStates
 from shared.scheduling.power import PowerBudget
 from shared.scheduling.problem import Kind, NodeTable, Shape
 from shared.scheduling.sharing import Neighbours
-from shared.scheduling.wait_queue import Block, Entry, WaitQueue
+from shared.scheduling.wait_queue import Block, Entry, LeastByKind, WaitQueue
 from shared.scheduling.windows import NO_WINDOWS, Window, Windows
 from shared.scheduling.workload import Floats
 
@@ -88,6 +88,7 @@ class ConsumableScheduler(BackfillScheduler):
         self._most: dict[int, int] = {}
         self._beside_anyone: dict[int, tuple[int, int]] = {}
         self._may_allocate_for_ever = False
+        self._last_kind = -1  # of which some entry might start when that was asked last
         for each in allocated:
             self._may_allocate_for_ever |= each.release_s == inf
             self.budgets.hold(each.holder, each.release_s, each.draw_mw)
@@ -229,10 +230,11 @@ class ConsumableScheduler(BackfillScheduler):
         is_affordable = self._is_affordable(entry)  # sooner asked for than nodes
         if not is_affordable and not entry.others:
             return None
+        # What it costs the reservation is asked of what fits alone: it takes longer to work out.
+        if entry.nodes > self._nodes.counted(number).total:
+            return None
         beyond = self._beyond(self._lasts_s(entry, number))
         if beyond is not None and not self._nodes.fits_beyond(number, entry.nodes, beyond):
-            return None
-        if entry.nodes > self._nodes.counted(number).total:
             return None
         return entry if is_affordable else self._affordable_mode(entry)
 
@@ -437,7 +439,9 @@ class ConsumableScheduler(BackfillScheduler):
     def _may_none_start(self, block: Block, order: int, least: LeastHeadroom | None) -> bool:
         if least is not None and not self._powered.has_any(block, order, least):
             return True
-        return not self._has_room_for_any(block)
+        # Without budgets a pause decides nothing, and to walk through a block costs less than to go
+        # through the bounds of its kinds.
+        return self._is_capped and not self._has_room_for_any(block)
 
     def _has_room_for_any(self, block: Block) -> bool:
         """Return False when there are units for no entry of a block."""
@@ -456,14 +460,14 @@ class ConsumableScheduler(BackfillScheduler):
         if least is not None and not self._powered.has_for_any(block, least):
             kept = self._powered.reserved_entries(block, order, least)
             return next((entry for entry in kept if self._starting(entry) is not None), None)
-        entries, now_s, known = block.entries, self._now_s, self._nodes.known
-        for place in range(block.place_of(order), len(entries)):
-            entry = entries[place]
-            kind, units = entry.kind, entry.nodes
+        kinds, nodes, most = block.kinds, block.nodes, self._nodes.most_of_kinds()
+        entries, now_s = block.entries, self._now_s
+        for place in range(block.place_of(order), len(nodes)):
+            kind, units = kinds[place], nodes[place]
             # As in starting, but there are thousands of them: most are of a kind without room.
-            counted = known.get(kind)
-            if counted is not None and units > counted.total:
+            if units > most[kind]:
                 continue
+            entry = entries[place]
             if self._was_refused(kind, units, entry.limit_s):
                 continue
             if (
@@ -478,18 +482,25 @@ class ConsumableScheduler(BackfillScheduler):
 
     def _may_any_start(self) -> bool:
         """Return False when no kind has free units for the least that its entries ask for."""
-        for kind, (units, limit_s) in self.queue.least_by_kind().items():
-            if self._has_windows and not self._nodes.may_fit_somewhere(kind, units):
-                continue
-            number = self._number_of(kind, limit_s)
-            if not self._nodes.may_fit(number, units):
-                continue
-            if units > self._nodes.counted(number).total:
-                continue
-            beyond = self._beyond(limit_s)
-            if beyond is None or self._nodes.fits_beyond(number, units, beyond):
+        least = self.queue.least_by_kind()
+        if self._last_kind in least and self._may_kind_start(self._last_kind, least):
+            return True
+        for kind in least:
+            if self._may_kind_start(kind, least):
+                self._last_kind = kind
                 return True
         return False
+
+    def _may_kind_start(self, kind: int, least: LeastByKind) -> bool:
+        """Return False when a kind has no free units for the least that its entries ask for."""
+        units, limit_s = least[kind]
+        if self._has_windows and not self._nodes.may_fit_somewhere(kind, units):
+            return False
+        number = self._number_of(kind, limit_s)
+        if not self._nodes.may_fit(number, units) or units > self._nodes.counted(number).total:
+            return False
+        beyond = self._beyond(limit_s)
+        return beyond is None or self._nodes.fits_beyond(number, units, beyond)
 
     def _was_refused(self, kind: int, units: int, limit_s: float) -> bool:
         """Return True when so many units of a kind with such a limit did not fit, or not beside the

@@ -47,15 +47,10 @@ class RefusedToJob(NamedTuple):
 NOTHING_REFUSED: Final = RefusedToJob()
 
 
-class _Wishes(NamedTuple):
-    """What decides where a job may be on a cluster: the partitions that it may be in, None where it
-    is in none, and what it says of nodes."""
-
-    partitions: tuple[str, ...] | None
-    features: str
-    nodes_excluded: tuple[str, ...]
-    nodes_wanted: tuple[str, ...]
-    refused: RefusedToJob
+# What decides where a job may be on a cluster: the partitions that it may be in, None where it is
+# in none; what it says of features, of nodes that it excludes and of those that it wants; and what
+# it was refused.
+_Wishes = tuple[tuple[str, ...] | None, str, tuple[str, ...], tuple[str, ...], RefusedToJob]
 
 
 class _Declared(NamedTuple):
@@ -83,13 +78,13 @@ _MOST_PLACES: Final = 1024
 
 def node_set(indices: Iterable[int]) -> NodeBits:
     """Return the set of nodes with these indices."""
-    found = bytearray()
+    found = first = behind = 0  # the last ones are from `first` to before `behind`
     for index in indices:
-        place = index // _BITS_PER_BYTE
-        if place >= len(found):
-            found.extend(bytes(place + 1 - len(found)))
-        found[place] |= 1 << (index % _BITS_PER_BYTE)
-    return int.from_bytes(found, "little")
+        if index != behind:
+            found |= ((1 << (behind - first)) - 1) << first
+            first = index
+        behind = index + 1
+    return found | ((1 << (behind - first)) - 1) << first
 
 
 def members(nodes: NodeBits, count: int) -> NDArray[np.bool_]:
@@ -204,7 +199,7 @@ def where_on(
     """Return where a job of so many nodes may run on a cluster that restricts it, each in another
     partition; empty where it may not. Partitions that are down count where asked for."""
     partitions = _offered(job, cluster, nodes, refused, with_down)
-    asked = _Wishes(partitions, job.features, job.nodes_excluded, job.nodes_wanted, refused)
+    asked = partitions, job.features, job.nodes_excluded, job.nodes_wanted, refused
     known = _declared(cluster).places
     found = known.get(asked)
     if found is None:
@@ -215,22 +210,21 @@ def where_on(
 
 
 def _places(asked: _Wishes, cluster: Cluster) -> tuple[Where, ...]:
-    sets, refused = _declared(cluster), asked.refused
+    sets, (names, features, nodes_excluded, nodes_wanted, refused) = _declared(cluster), asked
     allowed = sets.everywhere & ~refused.nodes
-    if asked.features:
-        allowed &= nodes_with(cluster, asked.features)
-    if asked.nodes_excluded:
-        excluded, _ = nodes_named(cluster, asked.nodes_excluded)
+    if features:
+        allowed &= nodes_with(cluster, features)
+    if nodes_excluded:
+        excluded, _ = nodes_named(cluster, nodes_excluded)
         allowed &= ~excluded
-    wanted, unknown = nodes_named(cluster, asked.nodes_wanted) if asked.nodes_wanted else (0, "")
+    wanted, unknown = nodes_named(cluster, nodes_wanted) if nodes_wanted else (0, "")
     if unknown:
         return ()
-    if asked.partitions is None:
+    if names is None:
         for name in refused.partitions:
             allowed &= ~sets.by_partition.get(name, 0)
         offered = [(sets.everywhere, False)]
     else:
-        names = asked.partitions
         offered = [(sets.by_partition[name], sets.partitions[name].exclusive) for name in names]
     found: list[Where] = []
     for there, exclusive in offered:

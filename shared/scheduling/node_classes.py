@@ -20,7 +20,7 @@ from shared.scheduling.node_states import (
     UnitsOfJob,
 )
 from shared.scheduling.part_matching import MatchedParts, NodeGroup, match_parts, pins_of
-from shared.scheduling.problem import Allocation, Kind, NodeTable, PartShape, wanted_of
+from shared.scheduling.problem import Allocation, Kind, PartShape, wanted_of
 
 # The state of a class at the shadow time while there is none.
 NO_STATE: Final = -1
@@ -51,7 +51,7 @@ class NodeClasses:
     ) -> None:
         self._states = states
         # The number of the class of each node.
-        self._class_of = _alike(capacity.table, states.likeness.first)
+        self._class_of = states.likeness.alike(capacity.table).copy()
         self.all: list[EqualNodes] = []
         self._build(allocated)
         self._set_states(capacity)
@@ -73,14 +73,17 @@ class NodeClasses:
             numbers: dict[tuple[int, int], int] = {}
             nodes, counts = each.allocation
             before, units, number = -1, 0, -1  # of the node before: most are as it is
+            part: Part | None = None
             for place in range(len(nodes)):
                 node = nodes[place]
-                if of[node] != before or counts[place] != units:
-                    before, units = of[node], counts[place]
+                if part is None or counts[place] != units:
+                    before, units = -1, counts[place]
+                    part = Part(each.release_s, self._states.units_of_job(each.kind, units))
+                if of[node] != before:
+                    before = of[node]
                     number = numbers.setdefault((before, units), len(parts))
                     if number == len(parts):
-                        of_job = self._states.units_of_job(each.kind, units)
-                        parts.append([*parts[before], Part(each.release_s, of_job)])
+                        parts.append([*parts[before], part])
                 of[node] = number
         self._gather(parts)
 
@@ -103,10 +106,15 @@ class NodeClasses:
         amounts = capacity.table.amounts[:, first].T.tolist()
         for place, each in enumerate(self.all):
             node = first[place]
-            state = tuple([row[node] for row in capacity.free]), tuple(amounts[place])
-            jobs = capacity.holders[node], capacity.closed[node], capacity.group[node]
-            first_like = like[node] if like else 0
-            each.now = self._states.number(NodeState(*state, *jobs, first_like))
+            state = NodeState(
+                tuple([row[node] for row in capacity.free]),
+                tuple(amounts[place]),
+                capacity.holders[node],
+                capacity.closed[node],
+                capacity.group[node],
+                like[node] if like else 0,
+            )
+            each.now = self._states.number(state)
 
     def _note_open(self) -> None:
         for each in self.all:
@@ -207,8 +215,9 @@ class NodeClasses:
         nodes, lacking, total = place.nodes, place.wanted, 0
         for count, fitting in self._nodes_fitting(units).items():
             total += count * (fitting & nodes).bit_count()
-            lacking &= ~fitting
-        return total, lacking.bit_count()
+            if lacking:
+                lacking &= ~fitting
+        return total, lacking.bit_count() if lacking else 0
 
     def _nodes_fitting(self, units: UnitsAnywhere) -> dict[int, NodeBits]:
         """Return the nodes on which as many units fit now, by how many."""
@@ -414,17 +423,3 @@ class _Gang:
             else:
                 most = middle
         return least
-
-
-def _alike(table: NodeTable, like: list[int]) -> list[int]:
-    """Return the same number for nodes that have as much of everything, and that no job
-    distinguishes: those that have the same first node in `like`, where there is any."""
-    amounts = table.amounts
-    if not (amounts != amounts[:, :1]).any():
-        if not like:
-            return [0] * table.nodes
-        firsts: dict[int, int] = {}
-        return [firsts.setdefault(first, len(firsts)) for first in like]
-    numbers: dict[tuple[int, ...], int] = {}
-    rows = [*amounts.tolist(), like] if like else amounts.tolist()
-    return [numbers.setdefault(column, len(numbers)) for column in zip(*rows, strict=True)]

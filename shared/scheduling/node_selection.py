@@ -102,6 +102,8 @@ class NodeSelection:
         self._classes: NodeClasses | None = None
         self.changes = 0  # how often something was taken
         self.known: dict[int, CountedUnits] = {}
+        # Of each kind by number how many units fit at most, as far as it was counted.
+        self._most_of_kinds: list[int] = []
         # The classes on which units fit, best first, beside the present reservation or none.
         self._choices: dict[tuple[UnitsAnywhere, bool], tuple[int, list[list[_Option]]]] = {}
         # The fewest units of a kind that the present reservation refused, and the most that it
@@ -151,6 +153,7 @@ class NodeSelection:
     def count_anew(self) -> None:
         """Forget the counts of all kinds: units were released."""
         self.known.clear()
+        self._most_of_kinds.clear()
         self.regroup()
 
     def regroup(self) -> None:
@@ -197,9 +200,21 @@ class NodeSelection:
         """Return how many units of a kind fit now: counted anew where something changed since."""
         counted = self.known.get(number)
         if counted is None or counted.changes != self.changes:
-            total = max([self.classes.total(place) for place in self.ways(number)])
+            places = self.ways(number)
+            total = self.classes.total(places[0])
+            for place in places[1:]:
+                total = max(total, self.classes.total(place))
             counted = self.known[number] = CountedUnits(self.changes, total)
+            if number >= 0:
+                self.most_of_kinds()[number] = total
         return counted
+
+    def most_of_kinds(self) -> list[int]:
+        """Return of each kind by number how many units fit at most: as many as were counted."""
+        uncounted = len(self._kinds) - len(self._most_of_kinds)
+        if uncounted > 0:
+            self._most_of_kinds += [maxsize] * uncounted
+        return self._most_of_kinds
 
     def ways(self, number: int) -> list[KnownWay]:
         """Return the places of a kind. One that came later may distinguish nodes that were

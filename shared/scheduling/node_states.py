@@ -66,6 +66,9 @@ class Likeness:
         # The first of those that are like each node; empty while all are.
         self.first: list[int] = []
         self._sets: set[int] = set()
+        # Numbers of nodes that are alike and have as much of everything, as of a table.
+        self._alike: list[int] = []
+        self._table: NodeTable | None = None
 
     @property
     def sets(self) -> int:
@@ -89,8 +92,19 @@ class Likeness:
                 2 * numbers + members(each, nodes), return_index=True, return_inverse=True
             )
             numbers = first[of]
-        self.first = numbers.tolist()
+        self.first, self._table = numbers.tolist(), None
         return True
+
+    def alike(self, table: NodeTable) -> list[int]:
+        """Return the same number for nodes that are alike and have as much of everything."""
+        if table is not self._table:
+            self._table = table
+            rows = [*table.amounts.tolist(), self.first or [0] * table.nodes]
+            numbers: dict[tuple[int, ...], int] = {}
+            self._alike = [
+                numbers.setdefault(column, len(numbers)) for column in zip(*rows, strict=True)
+            ]
+        return self._alike
 
 
 def _sets_of(shape: Shape) -> list[int]:

@@ -148,8 +148,11 @@ def units_in(free: Ints, shape: Shape) -> Ints:
     return np.minimum(fitting, shape.most_per_node) if shape.most_per_node else fitting
 
 
-def shape_on(job: Job, cluster: Cluster, names: Sequence[str]) -> Shape | None:
-    """Return a unit of the job on this cluster; None where no node has a resource that it needs."""
+def shape_on(
+    job: Job, cluster: Cluster, names: Sequence[str], where: tuple[Where, ...] = ()
+) -> Shape | None:
+    """Return a unit of the job on this cluster, in one of these places if any; None where no node
+    has a resource that it needs."""
     wanted = dict(job.resources_per_unit)
     if not wanted.keys() <= set(names):
         return None
@@ -159,7 +162,7 @@ def shape_on(job: Job, cluster: Cluster, names: Sequence[str]) -> Shape | None:
         *(wanted.get(name, 0) for name in names[2:]),
     )
     most = job.units_per_node if job.cores_per_unit else 1
-    return Shape(amounts, not job.shareable, most)
+    return Shape(amounts, not job.shareable, most, where)
 
 
 def _memory_mib(job: Job, cluster: Cluster) -> int:
@@ -197,10 +200,9 @@ def kind_on(
         return None
     if job.is_of_nodes and not (job.memory_gib and (where or cluster.declared_classes)):
         return _licensed(whole_node(cluster.cores_per_node, len(names), where or ()), job)
-    shape = shape_on(job, cluster, names)
+    shape = shape_on(job, cluster, names, where or ())
     if shape is None:
         return None
-    shape = shape if where is None else shape._replace(where=where)
     return Kind("" if shape.exclusive else job.app_id, shape, job.licences)
 
 

@@ -122,7 +122,11 @@ LeastByKind = dict[int, tuple[int, float]]
 
 def bound(least: LeastByKind, kind: int, nodes: int, limit_s: float) -> None:
     """Extend the bounds of a kind to what one more of it asks for."""
-    least_nodes, least_s = least.get(kind, (maxsize, inf))
+    known = least.get(kind)
+    if known is None:
+        least[kind] = nodes, limit_s
+        return
+    least_nodes, least_s = known
     if nodes < least_nodes or limit_s < least_s:
         least[kind] = min(nodes, least_nodes), min(limit_s, least_s)
 
@@ -143,8 +147,9 @@ def lower(front: list[tuple[float, int]], point: tuple[float, int]) -> None:
 
 
 class Block:
-    """Adjacent entries of a queue. No entry asks for less than the `least_...`: a walk may skip
-    them all.
+    """Adjacent entries of a queue; the `kinds` and `nodes` of all of them are columns beside them,
+    since walks look at these of thousands. No entry asks for less than the `least_...`: a walk may
+    skip them all.
 
     The bounds are not raised when an entry leaves, which costs nothing but skips.
     """
@@ -155,13 +160,17 @@ class Block:
         "_least_draws",
         "entries",
         "first_order",
+        "kinds",
         "last_order",
         "least_limit_s",
         "least_nodes",
+        "nodes",
     )
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
+        self.kinds: list[int] = []
+        self.nodes: list[int] = []
         self.clear()
 
     def clear(self) -> None:
@@ -176,8 +185,8 @@ class Block:
     def bound(self) -> None:
         """Set the bounds to what the entries ask for."""
         self.first_order, self.last_order = self.entries[0].order, self.entries[-1].order
-        self.least_nodes = min(e.nodes for e in self.entries)
-        self.least_limit_s = min(e.limit_s for e in self.entries)
+        self.least_nodes = min(self.nodes)
+        self.least_limit_s = min([entry.limit_s for entry in self.entries])
         self._least_by_kind = self._least_draws = None
 
     def least_by_kind(self) -> LeastByKind:
@@ -219,16 +228,25 @@ class Block:
         """Forget the bounds by kind: kinds of entries that have left mean nothing any more."""
         self._least_by_kind = None
 
-    def on_remove(self, entry: Entry) -> None:
-        """Note that an entry was taken out."""
+    def remove(self, place: int) -> Entry:
+        """Take out the entry on a place, and return it."""
+        entry = self.entries.pop(place)
+        del self.kinds[place], self.nodes[place]
         least = self._least_draws
         if least is not None and not self._is_loose:
             self._is_loose = (entry.limit_s, entry.draw_mw) in least
             for mode in entry.others:
                 self._is_loose |= mode in least
+        return entry
 
-    def on_insert(self, entry: Entry) -> None:
-        """Note that an entry was put in."""
+    def insert(self, entry: Entry) -> None:
+        """Put an entry into its place."""
+        place = len(self.entries)
+        if place and entry.order < self.entries[-1].order:
+            place = self.place_of(entry.order)
+        self.entries.insert(place, entry)
+        self.kinds.insert(place, entry.kind)
+        self.nodes.insert(place, entry.nodes)
         self.first_order = min(self.first_order, entry.order)
         self.last_order = max(self.last_order, entry.order)
         if entry.nodes < self.least_nodes:
@@ -246,6 +264,7 @@ class Block:
         """Return a copy, which is changed by itself."""
         other = Block()
         other.entries = self.entries.copy()
+        other.kinds, other.nodes = self.kinds.copy(), self.nodes.copy()
         other.least_nodes, other.least_limit_s = self.least_nodes, self.least_limit_s
         other.first_order, other.last_order = self.first_order, self.last_order
         return other
@@ -277,8 +296,9 @@ class Block:
         middle = len(self.entries) // 2
         later = Block()
         later.entries = self.entries[middle:]
+        later.kinds, later.nodes = self.kinds[middle:], self.nodes[middle:]
         later.bound()
-        del self.entries[middle:]
+        del self.entries[middle:], self.kinds[middle:], self.nodes[middle:]
         self.bound()
         return later
 
@@ -304,8 +324,8 @@ class WaitQueue:
         if self._least_by_kind is None or self._left * _MANY_LEFT > len(self._orders):
             self._least_by_kind, self._left = {}, 0
             for block in self.blocks:
-                for kind, (nodes, limit_s) in block.least_by_kind().items():
-                    bound(self._least_by_kind, kind, nodes, limit_s)
+                for entry in block.entries:
+                    bound(self._least_by_kind, entry.kind, entry.nodes, entry.limit_s)
         return self._least_by_kind
 
     def copy(self) -> "WaitQueue":
@@ -364,17 +384,12 @@ class WaitQueue:
         self._orders[entry.arrival] = order
         number = self.block_of(order)
         block = self.blocks[number]
-        entries = block.entries
-        if not entries or order > entries[-1].order:
-            entries.append(entry)
-        else:
-            entries.insert(block.place_of(order), entry)
-        block.on_insert(entry)
+        block.insert(entry)
         if entry.in_parts:
             self.in_parts += 1
         if self._least_by_kind is not None:
             bound(self._least_by_kind, entry.kind, entry.nodes, entry.limit_s)
-        if len(entries) > _BLOCK:
+        if len(block.entries) > _BLOCK:
             self._halve(number)
 
     def forget_kinds(self) -> None:
@@ -430,13 +445,11 @@ class WaitQueue:
     def _remove(self, arrival: int, number: int, place: int) -> None:
         del self._orders[arrival]
         block = self.blocks[number]
-        entries = block.entries
-        removed = entries.pop(place)
-        block.on_remove(removed)
+        removed = block.remove(place)
         self._left += 1
         if removed.in_parts:
             self.in_parts -= 1
-        if not entries:
+        if not block.entries:
             self._close(number)
 
     def _close(self, number: int) -> None:

@@ -28,13 +28,11 @@ def front_of(entries: list[Entry]) -> list[tuple[float, int]]:
 def test_the_least_draws_are_those_that_no_mode_undercuts_whoever_came_or_left(seed: int) -> None:
     rng, block = Random(seed), Block()
     for order in range(12):
-        entry = an_entry(order, rng)
-        block.entries.append(entry)
-        block.on_insert(entry)
+        block.insert(an_entry(order, rng))
         assert block.least_draws() == front_of(block.entries)
     assert block.least_draws_now() is None
     before = front_of(block.entries)
-    block.on_remove(block.entries.pop(rng.randrange(12)))
+    block.remove(rng.randrange(12))
     after = front_of(block.entries)
     anew = block.least_draws_now()
     assert block.least_draws() == after
