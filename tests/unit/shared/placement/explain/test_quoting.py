@@ -264,14 +264,19 @@ def test_a_job_that_waits_already_is_quoted_the_wait_of_its_own_place(
     order: QueueOrder, clusters: list[str], array: dict[str, Any], size: dict[str, Any]
 ) -> None:
     def asked(name: str, **changes: Any) -> Event:
-        values = {"manager_priority": 5, "clusters": ["p1"], "nodes": 4, "app_id": ""}
+        values: dict[str, Any] = {
+            "manager_priority": 5,
+            "clusters": ["p1"],
+            "nodes": 4,
+            "app_id": "",
+        }
         return submitted(name, T0_US + ord(name[0]), **(values | changes))
 
     for place, name in enumerate("abc"):
         processor = placement(policy=Policy.BASE, order=order)
-        other = {"manager_priority": 9, "clusters": ["p2"]}
+        other: dict[str, Any] = {"manager_priority": 9, "clusters": ["p2"]}
         runs = round_of(processor, 0, asked("1"), asked("2", **other))
-        own = {"clusters": clusters, **size, **array}
+        own: dict[str, Any] = {"clusters": clusters, **size, **array}
         waiting = [asked(each, **(own if each == name else {})) for each in "abc"]
         round_of(processor, 1, *(started(each) for each in runs if each.node_indices), *waiting)
         payload = asked(name, **own).payload
