@@ -308,7 +308,7 @@ class _Looks:
     ) -> None:
         own, region = both.own, both.region
         self._slurm, self._publisher, self._own = both.slurm, publisher, own
-        self._all = both.looks.all
+        self._looks = both.looks
         every_s = own.speaks_every_s
         self._heartbeat = SlurmHeartbeat(region, own.site, both.name, both.clusters, every_s)
         self._contact = Contact(region, own.heartbeat, lambda: reader.is_silent, every_s)
@@ -332,7 +332,7 @@ class _Looks:
     def _look(self) -> None:
         self._word.heard()
         began_s = time.monotonic()
-        self.shown = jobs = self._all()
+        self.shown = jobs = self._looks.all()
         self._answered_in_s = time.monotonic() - began_s
         for job in jobs:
             self._keep_to_placement(job)
@@ -349,10 +349,11 @@ class _Looks:
         """Hold what waits and was given back while Coplace was silent; the word that says so goes
         at the next look, when that is held for certain."""
         try:
-            for names in names_of_waiting(job for job in lent if not job.is_held):
-                self._slurm.hold(names)
-            for names in names_of_waiting(job for job in lent if job.is_held):
-                self._slurm.leave(names, "")
+            with self._looks.changing(*lent):
+                for names in names_of_waiting(job for job in lent if not job.is_held):
+                    self._slurm.hold(names)
+                for names in names_of_waiting(job for job in lent if job.is_held):
+                    self._slurm.leave(names, "")
         except SlurmError as error:
             log.warning("tried again", problem=str(error))
 
@@ -361,7 +362,8 @@ class _Looks:
         Slurm's own."""
         try:
             if job.is_loose:
-                self._slurm.hold(job.name_in_slurm)
+                with self._looks.changing(job):
+                    self._slurm.hold(job.name_in_slurm)
             elif job.is_slurms_own:
                 self._slurm.let_go(job.name_in_slurm)
         except SlurmError as error:

@@ -3,7 +3,9 @@ us the longer, the more there are."""
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain
 from math import inf
 from typing import Final, NamedTuple
 
@@ -40,19 +42,31 @@ class SlurmLooks:
         is_fresh = now_s - last.began_s < _LASTS_S
         if is_fresh and number in last.by_number and not self._is_changed(number, last):
             return last.by_number[number]
+        return self.anew(number)
+
+    def anew(self, number: int) -> Sequence[SlurmJob]:
+        """Return the jobs of a number as they are now. Raises SlurmError."""
+        began_s = self._now_s()
         jobs = self._slurm.jobs(number)
         if any(number not in _numbers_of(job) for job in jobs):  # before 23.02 it shows all
-            self._keep(now_s, jobs)
+            self._keep(began_s, jobs)
         return [job for job in jobs if number in _numbers_of(job)]
 
-    def change(self, job: SlurmJob) -> None:
-        """Note that a job is to be changed: it is asked for anew from then on."""
-        self._changed_s.update(dict.fromkeys(_numbers_of(job), self._now_s()))
+    @contextmanager
+    def changing(self, *jobs: SlurmJob) -> Iterator[None]:
+        """Change jobs: looks that began before the end of that do not show them as they are."""
+        try:
+            yield
+        finally:
+            numbers = chain.from_iterable(map(_numbers_of, jobs))
+            self._changed_s.update(dict.fromkeys(numbers, self._now_s()))
 
     def _is_changed(self, number: int, look: _Look) -> bool:
         return self._changed_s.get(number, -inf) >= look.began_s
 
     def _keep(self, began_s: float, jobs: Iterable[SlurmJob]) -> None:
+        if began_s < self._last.began_s:  # two looked at once
+            return
         found = defaultdict[int, list[SlurmJob]](list)
         for job in jobs:
             for number in _numbers_of(job):

@@ -91,8 +91,14 @@ class Obedience:
 
     def _job(self, job_id: str) -> SlurmJob | None:
         """Return the job of an id, which Slurm may know no more."""
-        found = _NUMBER.search(job_id)
-        shown = self._looks.of(int(found[1])) if found else []
+        number = _NUMBER.search(job_id)
+        if number is None:
+            return None
+        return self._of(job_id, self._looks.of(int(number[1]))) or self._of(
+            job_id, self._looks.anew(int(number[1]))
+        )
+
+    def _of(self, job_id: str, shown: Iterable[SlurmJob]) -> SlurmJob | None:
         for job in shown:
             if _id_of(job, self._site) == job_id:
                 return job
@@ -122,7 +128,10 @@ class Obedience:
         return decline_event(source, *of, reason, at_us, order.refused, order.limit)
 
     def _change(self, job: SlurmJob, order: Order) -> None:
-        self._looks.change(job)
+        with self._looks.changing(job):
+            self._ask_for(job, order)
+
+    def _ask_for(self, job: SlurmJob, order: Order) -> None:
         match order:
             case Release(word=word, count=count):
                 about_it = job.answered(word, job.has_sizes if count else "")
@@ -140,12 +149,13 @@ class Obedience:
 
     def _hold(self, job: SlurmJob, order: Hold, job_id: str) -> bool:
         """Once it is held it starts no more: what is seen then is final."""
-        self._looks.change(job)
-        self._slurm.hold(job.name_in_slurm)
+        with self._looks.changing(job):
+            self._slurm.hold(job.name_in_slurm)
         now = self._job(job_id)
         if now is not None and now.has_nodes:
             return False
-        self._slurm.leave(job.name_in_slurm, job.answered(order.word))
+        with self._looks.changing(job):
+            self._slurm.leave(job.name_in_slurm, job.answered(order.word))
         return True
 
 
