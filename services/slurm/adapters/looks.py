@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from math import inf
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from services.slurm.adapters.commands import Slurm
 from services.slurm.model.jobs import SlurmJob
 
 # A start is decided on what a look shows, whoever else changes the job at that moment.
 _LASTS_S: Final = 3.0
+
+_T = TypeVar("_T")
 
 
 class _Look(NamedTuple):
@@ -36,21 +38,20 @@ class SlurmLooks:
         self._keep(began_s, jobs)
         return jobs
 
-    def of(self, number: int) -> Sequence[SlurmJob]:
-        """Return the jobs of a number, which are several of an array. Raises SlurmError."""
-        last, now_s = self._last, self._now_s()
-        is_fresh = now_s - last.began_s < _LASTS_S
+    def find(self, number: int, among: Callable[[Sequence[SlurmJob]], _T | None]) -> _T | None:
+        """Return what is found among the jobs of a number, which are several of an array: asked for
+        once at most, where the last look does not show it. Raises SlurmError."""
+        last = self._last
+        is_fresh = self._now_s() - last.began_s < _LASTS_S
         if is_fresh and number in last.by_number and not self._is_changed(number, last):
-            return last.by_number[number]
-        return self.anew(number)
-
-    def anew(self, number: int) -> Sequence[SlurmJob]:
-        """Return the jobs of a number as they are now. Raises SlurmError."""
+            found = among(last.by_number[number])
+            if found is not None:
+                return found
         began_s = self._now_s()
         jobs = self._slurm.jobs(number)
         if any(number not in _numbers_of(job) for job in jobs):  # before 23.02 it shows all
             self._keep(began_s, jobs)
-        return [job for job in jobs if number in _numbers_of(job)]
+        return among([job for job in jobs if number in _numbers_of(job)])
 
     @contextmanager
     def changing(self, *jobs: SlurmJob) -> Iterator[None]:

@@ -1,8 +1,9 @@
 """Obeys decisions on the jobs of a Slurm."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from coplace.v1.ingest_service_pb2 import Envelope
@@ -94,11 +95,9 @@ class Obedience:
         number = _NUMBER.search(job_id)
         if number is None:
             return None
-        return self._of(job_id, self._looks.of(int(number[1]))) or self._of(
-            job_id, self._looks.anew(int(number[1]))
-        )
+        return self._looks.find(int(number[1]), partial(self._of, job_id))
 
-    def _of(self, job_id: str, shown: Iterable[SlurmJob]) -> SlurmJob | None:
+    def _of(self, job_id: str, shown: Sequence[SlurmJob]) -> SlurmJob | None:
         for job in shown:
             if _id_of(job, self._site) == job_id:
                 return job

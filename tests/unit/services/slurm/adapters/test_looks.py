@@ -36,14 +36,18 @@ def numbers(found: object) -> list[int]:
     return [job.job_id for job in found]
 
 
+def found(looks: SlurmLooks, number: int) -> list[int]:
+    return looks.find(number, lambda shown: numbers(list(shown)) or None) or []
+
+
 def test_a_look_at_all_jobs_serves_who_asks_for_one_of_them() -> None:
     slurm, clock = ShownSlurm(17, 18), Clock()
     looks = looks_at(slurm, clock)
     assert numbers(looks.all()) == [17, 18]
     clock.now_s += 2.9
-    assert (numbers(looks.of(17)), slurm.looks) == ([17], 1)
+    assert (found(looks, 17), slurm.looks) == ([17], 1)
     clock.now_s += 0.2
-    assert (numbers(looks.of(17)), slurm.looks) == ([17], 2)
+    assert (found(looks, 17), slurm.looks) == ([17], 2)
 
 
 def test_a_job_that_came_behind_the_look_is_asked_for() -> None:
@@ -51,8 +55,8 @@ def test_a_job_that_came_behind_the_look_is_asked_for() -> None:
     looks = looks_at(slurm, Clock())
     looks.all()
     slurm.numbers.append(18)
-    assert (numbers(looks.of(18)), slurm.looks) == ([18], 2)
-    assert numbers(looks.of(19)) == []
+    assert (found(looks, 18), slurm.looks) == ([18], 2)
+    assert found(looks, 19) == []
 
 
 def test_a_job_that_was_changed_is_asked_for_until_a_look_began_behind_that() -> None:
@@ -64,18 +68,18 @@ def test_a_job_that_was_changed_is_asked_for_until_a_look_began_behind_that() ->
         looks.all()  # it may have come before the change
         clock.now_s += 0.1
     slurm.looks = 1
-    assert (numbers(looks.of(17)), slurm.looks) == ([17], 2)
-    assert (numbers(looks.of(18)), slurm.looks) == ([18], 2)
+    assert (found(looks, 17), slurm.looks) == ([17], 2)
+    assert (found(looks, 18), slurm.looks) == ([18], 2)
     clock.now_s += 0.1
     looks.all()
-    assert (numbers(looks.of(17)), slurm.looks) == ([17], 3)
+    assert (found(looks, 17), slurm.looks) == ([17], 3)
 
 
 def test_where_slurm_shows_all_jobs_whatever_is_asked_that_is_a_look() -> None:
     slurm = ShownSlurm(17, 18, 19, shows_all=True)
     looks = looks_at(slurm, Clock())
-    found = [numbers(looks.of(number)) for number in (17, 18, 19)]
-    assert (found, slurm.looks) == ([[17], [18], [19]], 1)
+    shown = [found(looks, number) for number in (17, 18, 19)]
+    assert (shown, slurm.looks) == ([[17], [18], [19]], 1)
 
 
 def test_what_was_changed_and_is_over_is_remembered_no_more() -> None:
@@ -86,4 +90,13 @@ def test_what_was_changed_and_is_over_is_remembered_no_more() -> None:
         slurm.numbers.clear()
     clock.now_s += 1.0
     looks.all()
-    assert numbers(looks.of(17)) == []
+    assert found(looks, 17) == []
+
+
+def test_what_the_last_look_does_not_show_is_asked_for_once() -> None:
+    slurm = ShownSlurm(17, shows_all=True)
+    looks = looks_at(slurm, Clock())
+    looks.all()
+    assert looks.find(17, lambda _: None) is None
+    assert slurm.looks == 2
+    assert (found(looks, 18), slurm.looks) == ([], 3)
