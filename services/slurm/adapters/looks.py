@@ -39,14 +39,14 @@ class SlurmLooks:
         return jobs
 
     def find(self, number: int, among: Callable[[Sequence[SlurmJob]], _T | None]) -> _T | None:
-        """Return what is found among the jobs of a number, which are several of an array: asked for
-        once at most, where the last look does not show it. Raises SlurmError."""
+        """Pick one of the jobs of a number, which are several of an array. Slurm is asked once at
+        most, where the last look does not show it. Raises SlurmError."""
         last = self._last
         is_fresh = self._now_s() - last.began_s < _LASTS_S
         if is_fresh and number in last.by_number and not self._is_changed(number, last):
-            found = among(last.by_number[number])
-            if found is not None:
-                return found
+            picked = among(last.by_number[number])
+            if picked is not None:
+                return picked
         began_s = self._now_s()
         jobs = self._slurm.jobs(number)
         if any(number not in _numbers_of(job) for job in jobs):  # before 23.02 it shows all
@@ -68,13 +68,15 @@ class SlurmLooks:
     def _keep(self, began_s: float, jobs: Iterable[SlurmJob]) -> None:
         if began_s < self._last.began_s:  # two looked at once
             return
-        found = defaultdict[int, list[SlurmJob]](list)
+        by_number = defaultdict[int, list[SlurmJob]](list)
         for job in jobs:
             for number in _numbers_of(job):
-                found[number].append(job)
-        self._last = _Look(began_s, dict(found))
-        for number in [*self._changed_s.keys() - found.keys()]:
-            del self._changed_s[number]
+                by_number[number].append(job)
+        self._last = _Look(began_s, dict(by_number))
+        # What changed since this look began is not in a look that ends behind it either.
+        for number, changed_s in [*self._changed_s.items()]:
+            if number not in by_number and changed_s < began_s:
+                self._changed_s.pop(number, None)
 
 
 def _numbers_of(job: SlurmJob) -> set[int]:

@@ -1,5 +1,9 @@
 """Jobs are looked at once for all that ask, and anew where this process changed them."""
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
 from services.slurm.adapters.looks import SlurmLooks
 from services.slurm.model.jobs import SlurmJob
 
@@ -91,6 +95,44 @@ def test_what_was_changed_and_is_over_is_remembered_no_more() -> None:
     clock.now_s += 1.0
     looks.all()
     assert found(looks, 17) == []
+
+
+class SlowSlurm(ShownSlurm):
+    """Shows what was true when it was asked, later: as the event that it was given last is set."""
+
+    def __init__(self, *numbers: int, answers: Iterator[Event]) -> None:
+        super().__init__(*numbers)
+        self._answers = answers
+
+    def jobs(self, number: int = 0) -> list[SlurmJob]:
+        jobs = super().jobs(number)
+        if (answer := next(self._answers, None)) is not None:
+            answer.wait()
+        return jobs
+
+
+def test_a_change_is_known_to_a_look_that_ends_behind_one_before_the_job_came() -> None:
+    before_it_came, before_the_change = Event(), Event()
+    clock = Clock()
+    slurm = SlowSlurm(17, answers=iter([before_it_came, before_the_change]))
+    looks = looks_at(slurm, clock)
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(looks.all)
+        while slurm.looks < 1:
+            pass
+        clock.now_s += 0.1
+        slurm.numbers.append(18)
+        second = threads.submit(looks.all)
+        while slurm.looks < 2:
+            pass
+        clock.now_s += 0.1
+        with looks.changing(SlurmJob({"job_id": 18, "array_job_id": 0})):
+            pass
+        before_it_came.set()
+        first.result()
+        before_the_change.set()
+        second.result()
+    assert (found(looks, 18), slurm.looks) == ([18], 3)
 
 
 def test_what_the_last_look_does_not_show_is_asked_for_once() -> None:
