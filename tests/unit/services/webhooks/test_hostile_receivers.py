@@ -32,6 +32,8 @@ from tests.unit.services.webhooks.made import DAY_US, KEY, World
 
 _PUBLIC = "93.184.216.34"
 _TIMEOUT_S = 0.4
+# Where other work has the machine, good receivers answer too late again and again.
+_MOST_HOURS = 120
 _HEADERS = {"webhook-id": "msg_1"}
 
 
@@ -335,13 +337,18 @@ async def test_each_own_event_is_delivered_whatever_receivers_do(
         sizes.append(tracemalloc.get_traced_memory()[0])
     _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    for _ in range(20):
+    kinds, numbers = ("job.started", "job.ended"), range(region.told)
+    expected = {
+        name: {f"{kind} {user}/{number}" for kind in kinds for number in numbers}
+        for name, user in (("good", "ada"), ("bobs", "bob"), ("flaky", "ada"), ("flood", "ada"))
+    }
+    for hours in range(_MOST_HOURS):
         world.now += DAY_US // 24
         await region.live(0.4)
-    kinds, numbers = ("job.started", "job.ended"), range(region.told)
-    expected = {f"{kind} {{user}}/{number}" for kind in kinds for number in numbers}
-    for name, user in (("good", "ada"), ("bobs", "bob"), ("flaky", "ada"), ("flood", "ada")):
-        assert region.own(name) == {each.format(user=user) for each in expected}, name
+        if hours > 20 and all(region.own(name) == own for name, own in expected.items()):
+            break
+    for name, own in expected.items():
+        assert region.own(name) == own, name
     assert ground.receivers.taken["trap"].connections == 0
     assert ground.receivers.taken["forged"].requests == []
     for name in ("fail", "over", "flood500", "redirect"):
