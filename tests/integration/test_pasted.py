@@ -240,7 +240,7 @@ def until_at_rest(port: int) -> float:
 
 @pytest.mark.usefixtures("told")
 def test_one_job_comes_through_from_its_submission_to_its_price(reader: Reader) -> None:
-    result = reader.paste("coplace smoke-test --within 60; coplace clusters")
+    result = reader.paste("coplace smoke-test --within 180; coplace clusters")
     assert result.returncode == 0, result.stdout + result.stderr
     steps = ["is submitted", "started on smoke-test, as decided", r"charged 0\.\d+ SU"]
     assert re.search(".*\n.*".join(steps), result.stdout)
