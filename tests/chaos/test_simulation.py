@@ -60,7 +60,7 @@ _PLANTED: Final = [
     for number, mutant in enumerate(MUTANTS)
 ]
 _AT_EACH_CHANGE: Final = 6
-_IN_GATE: Final = 24
+_IN_GATE: Final = 12
 _PLAYED: Final = [
     pytest.param(seed, marks=pytest.mark.thorough if seed > _IN_GATE else pytest.mark.rest)
     if seed > _AT_EACH_CHANGE
