@@ -35,7 +35,7 @@ _SOONEST: Final = {
     "early_facts_are_lost_by_a_restart": 2,
     "every_barrier_is_believed": 12,
     "who_is_suspended_stays_so": 2,
-    "a_restart_forgets_operators_words": 6,
+    "a_restart_forgets_operators_words": 7,
     "rounds_creep_behind_a_clock_that_jumped": 15,
     "jobs_are_forgotten_by_their_own_times": 2,
     "isolation_takes_neighbours_along": 2,
