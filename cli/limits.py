@@ -1,4 +1,4 @@
-"""`coplace limits set|show`: what users, accounts and qualities of service may have at once."""
+"""`coplace limits set|show`: what users, accounts, QOS and partitions may have at once."""
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
@@ -34,7 +34,9 @@ from shared.placement.state.limits import (
     limit_of,
 )
 
-app = typer.Typer(no_args_is_help=True, help="What users, accounts and QOS may have at once.")
+app = typer.Typer(
+    no_args_is_help=True, help="What users, accounts, QOS and partitions may have at once."
+)
 _WITHIN_S: Final = 30.0
 _COLUMNS: Final = (
     *("of", "name", "each", "who", "jobs", "most jobs", "nodes", "most nodes"),
@@ -62,12 +64,13 @@ class Limited(StrEnum):
     USER = SubjectKind.USER
     ACCOUNT = SubjectKind.ACCOUNT
     QOS = SubjectKind.QOS
+    PARTITION = SubjectKind.PARTITION
 
 
 @app.command("set")
 def set_limits(
     kind: Annotated[Limited, typer.Argument(help="Of whom.")],
-    name: Annotated[str, typer.Argument(help="As jobs name the user, the account or the QOS.")],
+    name: Annotated[str, typer.Argument(help="As jobs name the user, account, QOS or partition.")],
     jobs: Annotated[
         int, typer.Option(min=0, max=_MOST, help="Jobs that run at once; 0: any number.")
     ] = 0,
@@ -90,14 +93,14 @@ def set_limits(
     ] = 0.0,
     each: Annotated[
         Limited | None,
-        typer.Option(help="Each user or account within the account or QOS has this for itself."),
+        typer.Option(help="Each user or account within it has this for itself."),
     ] = None,
     placement: Placement = "127.0.0.1:50053",
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
     wait: Wait = WAIT_S,
 ) -> None:
-    """Declare all limits of a user, an account or a QOS: they replace those declared before."""
+    """Declare all limits of a user, an account, a QOS or a partition: they replace those before."""
     subject = Subject(SubjectKind(kind), name, SubjectKind(each) if each else None)
     node_s = ceil(node_hours * _HOUR_S)
     limit = Limit(jobs, nodes, cores, node_s, _counts(resources))

@@ -40,24 +40,28 @@ from shared.placement.evaluate.layer import EvaluateLayer
 from shared.placement.evaluate.modes import modes_of
 from shared.placement.state.array_progress import ArrayProgress
 from shared.placement.state.candidate import Candidate
+from shared.placement.state.job_partitions import started_in
 from shared.placement.state.job_record import JobRecord
 from shared.placement.state.layer import Folds, StateLayer
 from shared.placement.state.limits import Subject, SubjectKind
 from shared.placement.state.plans import jobs_of, wanted_ghz
 from shared.placement.state.user_runs import ran_s
 from shared.scheduling.backfill import ClusterScheduler, Dispatch, Start, schedule
+from shared.scheduling.eligibility import is_restricted
 from shared.streams.stages.stage import Round
 from shared.streams.state.state import State
 
 
 @dataclass(frozen=True, slots=True)
 class Starting:
-    """A job that starts next, by a choice of its own, and in which mode of it."""
+    """A job that starts next, by a choice of its own, in which mode of it, and in which partitions,
+    one for each part of a gang."""
 
     job: JobRecord
     start: Start
     choice: Choice
     mode: Candidate
+    partitions: tuple[str, ...]
     # For how long it is predicted to run, where it passed by that.
     predicted_s: float | None
 
@@ -185,14 +189,26 @@ class DecideLayer:
             mode = choice.candidate.drawing(start.entry.draw_mw)
             margin = self._budgets.margin
             self._has_sent_back = not margin.allows_start(job, start, mode, plan.now_s)
-            if self._has_sent_back or self._is_kept_out(job, choice.candidate):
+            partitions = self._partitions(job, start)
+            if self._has_sent_back or self._is_kept_out(job, choice.candidate, partitions):
                 rest = [self._jobs.of_arrival(s.entry.arrival) for s in plan.starts[number:]]
                 self.waiting_jobs.restore(rest)
                 self._has_skipped = True
                 return
             if job.progress is not None:
                 job = self._task(job, job.progress, start)
-            yield Starting(job, start, choice, mode, predicted_s(plan, start))
+            yield Starting(job, start, choice, mode, partitions, predicted_s(plan, start))
+
+    def _partitions(self, job: JobRecord, start: Start) -> tuple[str, ...]:
+        """Return in which partitions of its cluster a job starts, those without its name for what
+        is beyond a limit."""
+        on = self._state.models.clusters[start.cluster]
+        if not is_restricted(job.job, on):
+            return ()
+        nodes, _ = self._jobs.allocated(start)
+        is_alone = self._jobs.allocations.occupancy[on.name].idle(nodes) == len(nodes)
+        closed = self.pending_reasons.closed_on(job, on.name, start.entry.nodes)
+        return started_in(job.job, on, nodes, closed, is_alone=is_alone)
 
     def _note_array(self, start: Start) -> None:
         """Note that a task of an array starts, whose next one is in the queues now."""
@@ -214,7 +230,9 @@ class DecideLayer:
         job, start, choice = starting.job, starting.start, starting.choice
         plan_round = self._state.plans.in_force.round if choice.is_planned else None
         own_ghz = choice.candidate.freq_ghz
-        placed = self._jobs.place(job, start, now_s, starting.mode, own_ghz, plan_round)
+        placed = self._jobs.place(
+            job, start, now_s, starting.mode, own_ghz, plan_round, starting.partitions
+        )
         self._jobs.count_nameplate(job, *self._budgets.meters.counted(job, placed))
         self._state.guarantees.make(job, self._evaluation.neighbours()[placed.cluster])
         self.waiting_jobs.leave(job.job.job_id)
@@ -280,11 +298,14 @@ class DecideLayer:
         waiting = [task for task in chain.from_iterable(tasks) if task.waits]
         return [*self._jobs.found(arrays), *waiting]
 
-    def _is_kept_out(self, job: JobRecord, candidate: Candidate) -> bool:
-        """Return whether something keeps the job, or its entry for this cluster, since the pass
-        began."""
+    def _is_kept_out(self, job: JobRecord, candidate: Candidate, partitions: Sequence[str]) -> bool:
+        """Return whether something keeps the job, its entry for this cluster, or a part of it on
+        nodes of one partition, since the pass began."""
         reasons = self.pending_reasons
-        return bool(reasons.of_job(job) or reasons.of_entry(job, candidate))
+        if reasons.of_job(job) or reasons.of_entry(job, candidate):
+            return True
+        on = self._state.models.clusters[candidate.cluster]
+        return "" in partitions and bool(reasons.limits.in_partitions(job, on, candidate.nodes))
 
     def _co_runners(self, job: JobRecord, cluster: str) -> CoRunners:
         """Return the jobs that have part of the nodes of a job that was just placed."""

@@ -5,20 +5,18 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from shared.domain.array_tasks import MOST_TASKS, RunOfOrdinals
-from shared.domain.cluster import Cluster
 from shared.domain.job import jobs_of_parts
 from shared.eamc.ranking import EXCLUDED
 from shared.placement.budgets.cap_budgets import UnratedClusters
 from shared.placement.decide.dependencies import Dependencies
+from shared.placement.decide.limits_reached import LimitsReached
 from shared.placement.decide.pending_reason import (
     AccountEmpty,
-    AmountLimitReached,
     AwaitsLostCluster,
     BeginsLater,
     ClusterClosed,
     FitsNoMore,
     HeldJob,
-    JobLimitReached,
     LicencesLacking,
     MissesDeadline,
     NoCluster,
@@ -42,16 +40,7 @@ from shared.placement.state.closure import Closure
 from shared.placement.state.declines import refused_outside, refused_to
 from shared.placement.state.job_record import JobRecord
 from shared.placement.state.licences import LicencePools
-from shared.placement.state.limits import (
-    NOTHING,
-    Limit,
-    Subject,
-    SubjectKind,
-    allows_job,
-    beyond,
-    subjects_of,
-    usage_of,
-)
+from shared.placement.state.limits import Subject, SubjectKind
 from shared.placement.state.model_store import ModelStore
 from shared.placement.state.reservations import NodeReservation, Reservations
 from shared.placement.state.silent_managers import SilentManagers
@@ -72,6 +61,11 @@ class PendingReasons:
     times: StartTimes
     reservations: Reservations
     licences: LicencePools
+
+    @property
+    def limits(self) -> LimitsReached:
+        """Return the comparison with limits."""
+        return LimitsReached(self.models, self.allocations)
 
     @property
     def closed(self) -> Mapping[str, Closure]:
@@ -97,7 +91,7 @@ class PendingReasons:
         )
         reason = reason or (self._empty(job) if self.models.refused else None)
         reason = reason or (self._too_many_tasks(job) if job.job.array_at_most else None)
-        return reason or (self._too_many_jobs(job) if self.models.limits else None)
+        return reason or (self.limits.in_jobs(job) if self.models.limits else None)
 
     def tasks_left(self, array: JobRecord) -> Iterable[RunOfOrdinals]:
         """Return the tasks that are left in an array and wait for no task of another one: all,
@@ -111,11 +105,7 @@ class PendingReasons:
     def most_tasks(self, array: JobRecord) -> int:
         """Return how many more tasks of an array may have nodes, by its own limit and those on
         jobs: what starts in a pass is compared with them again."""
-        most = [
-            limit.jobs - self.allocations.usage(subject).jobs
-            for subject, limit in self._limits_of(array)
-            if limit.jobs
-        ]
+        most = [*self.limits.most_jobs(array)]
         if array.job.array_at_most:
             most.append(array.job.array_at_most - self._running_tasks(array))
         return min(most, default=MOST_TASKS)
@@ -137,7 +127,9 @@ class PendingReasons:
         if not self.models.limits:
             return None
         on = self.models.clusters[cluster]
-        return self._too_much(job, on, candidate.nodes)
+        return self.limits.in_amounts(job, on, candidate.nodes) or self._no_partition(
+            job, candidate
+        )
 
     def unranked_clusters(self, job: JobRecord) -> frozenset[str]:
         """Return the clusters that a job is not ranked among: closed ones, and those that do not
@@ -205,6 +197,15 @@ class PendingReasons:
         found = self.reservations.find(cluster, name)
         nodes = 0 if found is None else self.reservations.nodes_of(found)
         return refused_outside(refused, name, nodes)
+
+    def closed_on(self, job: JobRecord, cluster: str, units: int) -> RefusedToJob:
+        """Return what so many units of a job may not have on a cluster now: what it may never have,
+        and partitions that are at a limit."""
+        refused = self.refused_on(job, cluster)
+        at_limit = self.limits.in_partitions(job, self.models.clusters[cluster], units)
+        if not at_limit:
+            return refused
+        return refused._replace(partitions=tuple({**dict.fromkeys(refused.partitions), **at_limit}))
 
     def reservations_of(self, job: JobRecord) -> list[NodeReservation]:
         """Return the reservations of the name that a job asks for, of all its clusters."""
@@ -381,13 +382,6 @@ class PendingReasons:
         account, refused = job.job.account, self.models.refused
         return AccountEmpty(account, refused[account]) if account in refused else None
 
-    def _too_many_jobs(self, job: JobRecord) -> PendingReason | None:
-        for subject, limit in self._limits_of(job):
-            used = self.allocations.usage(subject)
-            if not allows_job(limit, used):
-                return JobLimitReached(subject, limit.jobs, used.jobs)
-        return None
-
     def _too_many_tasks(self, job: JobRecord) -> PendingReason | None:
         most, running = job.job.array_at_most, self._running_tasks(job)
         array_id = job.job.array_id or job.job.job_id
@@ -397,19 +391,16 @@ class PendingReasons:
         array_id = job.job.array_id or job.job.job_id
         return self.allocations.usage(Subject(SubjectKind.ARRAY, array_id)).jobs
 
-    def _too_much(self, job: JobRecord, on: Cluster, units: int) -> PendingReason | None:
-        limits = self._limits_of(job)
-        needed = usage_of(job.job, on, units) if limits else NOTHING
-        for subject, limit in limits:
-            over = beyond(limit, self.allocations.usage(subject), needed)
-            if over is not None:
-                return AmountLimitReached(subject, over)
-        return None
-
-    def _limits_of(self, job: JobRecord) -> list[tuple[Subject, Limit]]:
-        limits = self.models.limits
-        found = ((subject, limits.get(subject.declared)) for subject in subjects_of(job.job))
-        return [(subject, limit) for subject, limit in found if limit is not None]
+    def _no_partition(self, job: JobRecord, candidate: Candidate) -> PendingReason | None:
+        """Return the limit for which a job has too few nodes in the partitions of a cluster; None
+        where those that are at none have enough."""
+        on, units = self.models.clusters[candidate.cluster], candidate.nodes
+        at_limit = self.limits.in_partitions(job, on, units)
+        if not at_limit:
+            return None
+        closed = self.closed_on(job, on.name, units)
+        fits = fits_when_empty(job.job, on, units, closed)
+        return None if fits else next(iter(at_limit.values()))
 
 
 def _licences_short(lacking: LicencesLacking) -> tuple[bool, int, str]:

@@ -229,6 +229,7 @@ class PublishedDecisions:
             power_sd=chosen.power_sd if chosen and chosen.HasField("power_sd") else None,
             power_unknown=power_unknown,
             boot_s=decided.boot_s,
+            partitions=_partitions(decided),
         )
 
     def _reject(self, job: JobRecord) -> None:
@@ -286,6 +287,11 @@ def _is_answered(decided: PlacementDecided, answer: Message) -> bool:
     number = answer.number if isinstance(answer, JobActionDone | JobActionRefused) else 0
     is_start = decided.verdict == VERDICT_START
     return decided.grant <= answer.grant if is_start else decided.action.number <= number
+
+
+def _partitions(decided: PlacementDecided) -> tuple[str, ...]:
+    of_parts = tuple(part.partition for part in decided.parts)
+    return of_parts or ((decided.partition,) if decided.partition else ())
 
 
 def _is_power_unknown(chosen: CandidateMessage) -> bool:

@@ -1,9 +1,9 @@
 """Which jobs have which entries in the queue."""
 
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from math import inf, nextafter
 from typing import Final, NamedTuple
 
@@ -24,8 +24,9 @@ from shared.placement.decide.pending_reason import JobLimitReached, TasksLimitRe
 from shared.placement.decide.pending_reasons import PendingReasons
 from shared.placement.state.array_progress import ArrayProgress
 from shared.placement.state.candidate import Candidate
+from shared.placement.state.job_partitions import offered_in
 from shared.placement.state.job_record import JobRecord
-from shared.placement.state.limits import Subject, subjects_of
+from shared.placement.state.limits import Subject, SubjectKind, subjects_in, subjects_of
 from shared.placement.state.planned import PlannedMode
 from shared.placement.state.plans import Plans
 from shared.placement.state.policy_in_force import PolicyInForce, Ranking
@@ -182,9 +183,24 @@ class WaitingJobs:
             choice.candidate.walltime_s <= job.job.time_left_s(later_s)
         )
 
-    def limited_by(self, subjects: Container[Subject]) -> list[JobRecord]:
-        """Return the waiting jobs that count against one of these users and accounts."""
-        return [job for job in self.jobs() if any(s in subjects for s in subjects_of(job.job))]
+    def limited_by(self, subjects: Set[Subject]) -> list[JobRecord]:
+        """Return the waiting jobs that count against one of these, wherever they run or in a
+        partition in which they may."""
+        partitions = {each.name for each in subjects if each.kind is SubjectKind.PARTITION}
+        return [
+            job
+            for job in self.jobs()
+            if any(each in subjects for each in subjects_of(job.job))
+            or (partitions and self._counts_in(job, partitions, subjects))
+        ]
+
+    def _counts_in(self, job: JobRecord, partitions: Set[str], subjects: Set[Subject]) -> bool:
+        """Return whether a job may be in a partition where it counts against one of these."""
+        clusters = self._pending_reasons.models.clusters
+        offered = (offered_in(job.job, clusters[each.cluster]) for each in job.evaluated.candidates)
+        names = {name for parts in offered for among, _ in parts for name in among}
+        found = (subjects_in(each, job.job.user, job.job.account) for each in names & partitions)
+        return any(each in subjects for each in chain.from_iterable(found))
 
     def take_refreshed(self) -> set[str]:
         """Return the ids of the jobs that were refreshed since the last call."""
@@ -362,7 +378,7 @@ class WaitingJobs:
         cluster = self._pending_reasons.models.clusters[choice.cluster]
         if not has_ghz(cluster.pstates_ghz, choice.candidate.freq_ghz):
             return None
-        refused = self._pending_reasons.refused_on(job, cluster.name)
+        refused = self._pending_reasons.closed_on(job, cluster.name, choice.candidate.nodes)
         kind = kind_on(job.job, cluster, NodeTable.names_of(cluster), refused)
         if kind is None:
             return None

@@ -41,12 +41,13 @@ from shared.placement.evaluate.misfits import misfit
 from shared.placement.explain.constraints import MOST_CANDIDATES, Constraint, WaitReason, write
 from shared.placement.explain.decisions import Decisions
 from shared.placement.explain.notices import JobSituation
-from shared.placement.explain.partition_words import started_in
 from shared.placement.explain.pending_words import PendingReasonWords, closed_constraint
 from shared.placement.explain.power_words import nameplate_words, write_shortage
 from shared.placement.explain.refusals import RefusalWords, WhyNot, unexplained
 from shared.placement.state.actions import CapShortage
 from shared.placement.state.candidate import Candidate
+from shared.placement.state.job_allocation import JobAllocation
+from shared.placement.state.job_partitions import first_with, only_in
 from shared.placement.state.job_record import JobRecord
 from shared.scheduling.backfill import Start
 from shared.scheduling.gangs import nodes_of_parts
@@ -173,11 +174,15 @@ class PassDecisions:
             decided.node_names.extend(fold(map(names.name, placed.nodes)))
         decided.node_units.extend(placed.units)
         if job.job.parts:
-            self._write_parts(decided, job, placed.nodes)
+            self._write_parts(decided, job, placed)
         decided.cores_per_node = unit_cores(job.job, self.clusters[start.cluster])
         decided.walltime_s = placed.limit_s
-        on, is_alone = self.clusters[start.cluster], not beside.job_ids
-        decided.partition = started_in(job, on, placed.nodes, is_alone=is_alone)
+        if job.job.parts:
+            on, is_alone = self.clusters[start.cluster], not beside.job_ids
+            closed = self.pending_reasons.refused_on(job, on.name)
+            decided.partition = first_with(job.job, on, placed.nodes, closed, is_alone=is_alone)
+        else:
+            decided.partition = next(iter(placed.partitions), "")
         decided.co_runner_job_id = next(iter(beside.job_ids), "")
         decided.co_runner_job_ids.extend(beside.job_ids[:_MOST_CO_RUNNERS])
         decided.predicted_slowdown_ratio = beside.slowdown_ratio
@@ -194,15 +199,20 @@ class PassDecisions:
         return self.decisions.publish(job, decided)
 
     def _write_parts(
-        self, decided: PlacementDecided, job: JobRecord, nodes: tuple[int, ...]
+        self, decided: PlacementDecided, job: JobRecord, placed: JobAllocation
     ) -> None:
-        """Write which nodes each part of a gang has."""
+        """Write which nodes each part of a gang has, and of which partition."""
         cluster = self.clusters[decided.cluster]
         refused = self.pending_reasons.refused_on(job, decided.cluster)
+        if self.pending_reasons.models.limited_partitions:
+            refused = only_in(placed.partitions, refused, job.job, cluster)
         names = self.node_names[decided.cluster]
-        owned = nodes_of_parts(job.job, cluster, nodes, refused)
-        for part, own in zip(job.job.parts, owned, strict=True):
-            found = decided.parts.add(units=part.units, units_per_node=part.units_per_node)
+        owned = nodes_of_parts(job.job, cluster, placed.nodes, refused)
+        partitions = placed.partitions or ("",) * len(owned)
+        for part, own, partition in zip(job.job.parts, owned, partitions, strict=True):
+            found = decided.parts.add(
+                units=part.units, units_per_node=part.units_per_node, partition=partition
+            )
             found.node_indices.extend(own)
             if names:
                 found.node_names.extend(fold(map(names.name, own)))

@@ -9,7 +9,14 @@ from shared.domain.cluster import Cluster
 from shared.domain.job import Job, JobState
 from shared.placement.state.job_allocation import JobAllocation
 from shared.placement.state.job_record import JobRecord
-from shared.placement.state.limits import NOTHING, Subject, Usage, held_under, subjects_of
+from shared.placement.state.limits import (
+    NOTHING,
+    Subject,
+    Usage,
+    held_under,
+    subjects_in,
+    subjects_of,
+)
 from shared.placement.state.node_power import SwitchedNodes
 from shared.placement.state.occupancy import Occupancy
 from shared.scheduling.eligibility import RefusedToJob
@@ -24,7 +31,8 @@ class Allocations:
         self._factors: Mapping[str, Mapping[int, float]] = {}
         self._reduced: Collection[str] = frozenset()
         self._jobs: dict[str, JobRecord] = {}
-        self._counted: dict[str, Usage] = {}  # of each job that holds nodes
+        # Of each job that holds nodes.
+        self._counted: dict[str, Mapping[Subject, Usage]] = {}
         self._usage: dict[Subject, Usage] = {}
         self._changed: set[Subject] = set()
 
@@ -47,10 +55,11 @@ class Allocations:
 
     def _count(self, job: JobRecord) -> None:
         """Bring what a job counts for up to date."""
-        before = self._counted.get(job.job.job_id, NOTHING)
-        counted = self._occupancy[_placed(job).cluster].usage(job)
+        before = self._counted.get(job.job.job_id, {})
+        counted = _by_subject(job, self._occupancy[_placed(job).cluster])
         if counted != before:
-            self._account(job, counted.plus(before, -1))
+            self._account(before, -1)
+            self._account(counted)
             self._counted[job.job.job_id] = counted
 
     def forget(self, cluster: str) -> None:
@@ -133,7 +142,7 @@ class Allocations:
         if job.run.allocation is None:
             return
         self._occupancy[job.run.allocation.cluster].release(job)
-        self._account(job, self._counted.pop(job.job.job_id), -1)
+        self._account(self._counted.pop(job.job.job_id), -1)
         del self._jobs[job.job.job_id]
         job.run.allocation = None
 
@@ -189,9 +198,9 @@ class Allocations:
         """Return what is held of each cluster, in the order in which they were declared."""
         return self._occupancy
 
-    def _account(self, job: JobRecord, counted: Usage, sign: int = 1) -> None:
-        for subject in subjects_of(job.job):
-            after = self.usage(subject).plus(counted, sign)
+    def _account(self, counted: Mapping[Subject, Usage], sign: int = 1) -> None:
+        for subject, usage in counted.items():
+            after = self.usage(subject).plus(usage, sign)
             if any(after):
                 self._usage[subject] = after
             else:
@@ -202,6 +211,15 @@ class Allocations:
 _but_end: Final = attrgetter(
     *[each.name for each in fields(JobAllocation) if each.name != "ends_s"]
 )
+
+
+def _by_subject(job: JobRecord, on: Occupancy) -> dict[Subject, Usage]:
+    """Return what a job counts for, by those whose limits it counts against."""
+    counted = dict.fromkeys(subjects_of(job.job), on.usage(job))
+    for partition, usage in on.usage_in_partitions(job).items():
+        for subject in subjects_in(partition, job.job.user, job.job.account):
+            counted[subject] = usage
+    return counted
 
 
 def _arrival(job: JobRecord) -> int:

@@ -16,7 +16,8 @@ class JobAllocation:
     nodes whose meters are silent, and `nameplate_mw` is what it counts for at least meanwhile.
     `predicted_mw` is what it draws as it was predicted, whatever meters show since. Where
     `power_unknown` nothing says what it draws, and `draw_mw` is what its nodes draw at most. Until
-    it is started, `boot_s` is for how long nodes of it boot first."""
+    it is started, `boot_s` is for how long nodes of it boot first. `partitions` are those that it
+    runs in, one for each part of a gang; empty where it is in none."""
 
     cluster: str
     nodes: tuple[int, ...]
@@ -36,6 +37,7 @@ class JobAllocation:
     predicted_mw: int | None = None
     power_unknown: bool = False
     boot_s: float = 0.0
+    partitions: tuple[str, ...] = ()
 
     @property
     def walltime_s(self) -> float:

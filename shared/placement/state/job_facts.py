@@ -38,9 +38,11 @@ from shared.placement.state.grants import (
 )
 from shared.placement.state.holds import Holder, HoldWord, together
 from shared.placement.state.job_allocation import JobAllocation, share_ran
+from shared.placement.state.job_partitions import started_in
 from shared.placement.state.job_record import MOST_TEXT, JobRecord
 from shared.placement.state.job_table import JobTable
 from shared.placement.state.stamps import stamp_of
+from shared.scheduling.eligibility import NOTHING_REFUSED
 from shared.streams.stages.stage import AlreadyAppliedError, EarlyError
 
 _LEFT: Final = "it left the queue of its resource manager"
@@ -100,7 +102,13 @@ class JobFacts:
         job = self._table.begin_next(known, message.attempt)
         job.life.requeued_because = message.reason[:MOST_TEXT]
 
-    def start(self, event: Event, message: JobStarted, names: Mapping[str, NodeNames]) -> None:
+    def start(
+        self,
+        event: Event,
+        message: JobStarted,
+        names: Mapping[str, NodeNames],
+        clusters: Mapping[str, Cluster],
+    ) -> None:
         """Record where an attempt runs and since when, as its resource manager says.
 
         That is right, whatever was decided, if it has the live grant. A run without a grant is
@@ -126,7 +134,7 @@ class JobFacts:
             self._table.keep_for(job, message.cluster)
             problem = f"{message.cluster[:80]!r} is not declared: declare it first"
             raise EarlyError("cluster", problem)
-        started = _started(job, message, names[message.cluster])
+        started = _started(job, message, names[message.cluster], clusters[message.cluster])
         job.life.state, job.life.ended_s = state, None
         job.life.started_s = message.started_at_us / 1e6
         self._table.note_started(job)
@@ -306,7 +314,7 @@ def _held_on(job: JobRecord, message: JobStarted) -> VoidStart:
     return VoidStart(job.job.attempt, message.grant, message.cluster, reason)
 
 
-def _started(job: JobRecord, message: JobStarted, names: NodeNames) -> JobAllocation:
+def _started(job: JobRecord, message: JobStarted, names: NodeNames, on: Cluster) -> JobAllocation:
     """Return where a start says that the job runs; as decided when it names no nodes."""
     placed, since_s = job.run.allocation, message.started_at_us / 1e6
     limit_s = placed.limit_s if placed else job.job.walltime_s
@@ -318,10 +326,12 @@ def _started(job: JobRecord, message: JobStarted, names: NodeNames) -> JobAlloca
         return replace(here, ends_s=since_s + limit_s, boot_s=0.0)
     grant = message.grant or (here.grant if here else 0)
     count = sum(units) or len(nodes)
-    on = (c for c in job.evaluated.candidates if (c.cluster, c.nodes) == (message.cluster, count))
+    like = (c for c in job.evaluated.candidates if (c.cluster, c.nodes) == (on.name, count))
     # What nobody knows is estimated anew: its nodes may draw more by now than when it came.
-    draw_mw = next((each.draw_mw for each in on if not each.power_unknown), None)
-    return JobAllocation(message.cluster, nodes, limit_s, since_s + limit_s, grant, draw_mw, units)
+    draw_mw = next((each.draw_mw for each in like if not each.power_unknown), None)
+    started = JobAllocation(on.name, nodes, limit_s, since_s + limit_s, grant, draw_mw, units)
+    started.partitions = started_in(job.job, on, nodes, NOTHING_REFUSED, is_alone=True)
+    return started
 
 
 def _told_nodes(message: JobStarted, names: NodeNames) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -559,9 +559,10 @@ class JobTable:
         mode: Candidate,
         wanted_ghz: float,
         plan_round: int | None,
+        partitions: tuple[str, ...],
     ) -> JobAllocation:
-        """Grant a job its nodes in a mode where another P-state is wanted if caps allow it;
-        `plan_round` is that of the plan which chose it."""
+        """Grant a job its nodes, in these partitions, in a mode where another P-state is wanted if
+        caps allow it; `plan_round` is that of the plan which chose it."""
         job.life.state, job.grants.newest = (
             next_state(job.life.state, JobFact.GRANTED),
             job.grants.newest + 1,
@@ -572,7 +573,7 @@ class JobTable:
         draw_mw, ends_s = start.entry.draw_mw, now_s + limit_s
         on = start.cluster, nodes, limit_s, ends_s, job.grants.newest, draw_mw, units
         placed = JobAllocation(*on, mode.freq_ghz, plan_round, wanted_ghz, power_sd=mode.power_sd)
-        placed.power_unknown = mode.power_unknown
+        placed.power_unknown, placed.partitions = mode.power_unknown, partitions
         placed.await_boot(self.allocations.power(start.cluster).boot_time_s(nodes))
         self.allocations.hold(job, placed)
         self.save(job)

@@ -293,7 +293,7 @@ class StateLayer:
         self._priorities.fold(message)
 
     def _start(self, event: Event, message: JobStarted) -> None:
-        self._facts.start(event, message, self.models.node_names)
+        self._facts.start(event, message, self.models.node_names, self.models.clusters)
 
     def _correct_draw(self, event: Event, message: RunningPowerMeasured) -> None:
         self._facts.correct_draw(event, message, self.models.clusters)

@@ -1,6 +1,6 @@
-"""What users, accounts and qualities of service may have at once."""
+"""What users, accounts, qualities of service and partitions may have at once."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import lru_cache
 from math import ceil
@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, Self
 
 from coplace.v1.control_pb2 import (
     LIMIT_SUBJECT_ACCOUNT,
+    LIMIT_SUBJECT_PARTITION,
     LIMIT_SUBJECT_QOS,
     LIMIT_SUBJECT_UNSPECIFIED,
     LIMIT_SUBJECT_USER,
@@ -35,6 +36,7 @@ class SubjectKind(StrEnum):
     USER = "user"
     ACCOUNT = "account"
     QOS = "qos"
+    PARTITION = "partition"
     # Its tasks; how many may run at once is said with the submission.
     ARRAY = "array"
 
@@ -43,18 +45,20 @@ _KINDS: Final[Mapping[LimitSubject.ValueType, SubjectKind]] = {
     LIMIT_SUBJECT_USER: SubjectKind.USER,
     LIMIT_SUBJECT_ACCOUNT: SubjectKind.ACCOUNT,
     LIMIT_SUBJECT_QOS: SubjectKind.QOS,
+    LIMIT_SUBJECT_PARTITION: SubjectKind.PARTITION,
 }
 # Who may have a limit for itself within what.
 _WITHIN: Final[Mapping[SubjectKind, tuple[SubjectKind, ...]]] = {
     SubjectKind.USER: (),
     SubjectKind.ACCOUNT: (SubjectKind.USER,),
     SubjectKind.QOS: (SubjectKind.USER, SubjectKind.ACCOUNT),
+    SubjectKind.PARTITION: (SubjectKind.USER, SubjectKind.ACCOUNT),
 }
 
 
 class Subject(NamedTuple):
-    """A user, an account, a QOS or an array; or, within an account or a QOS, each user or account
-    for itself: `who` is which one, empty for all that a limit is declared for."""
+    """A user, an account, a QOS, a partition or an array; or, within one of these, each user or
+    account for itself: `who` is which one, empty for all that a limit is declared for."""
 
     kind: SubjectKind
     name: str
@@ -152,9 +156,22 @@ def usage_of(job: Job, cluster: Cluster, units: int) -> Usage:
     return Usage(1, nodes, cores, nodes * ceil(job.walltime_s), job.resources(units))
 
 
+def usage_in_partitions(
+    parts: Iterable[tuple[Iterable[str], Job, int]], cluster: Cluster
+) -> dict[str, Usage]:
+    """Return what parts of one job, each of so many units, hold in partitions of these names."""
+    found: dict[str, Usage] = {}
+    for names, part, units in parts:
+        usage = usage_of(part, cluster, units)
+        for name in names:
+            both = found[name].plus(usage) if name in found else usage
+            found[name] = both._replace(jobs=1)
+    return found
+
+
 def subjects_of(job: Job) -> tuple[Subject, ...]:
-    """Return those whose limits a job counts against: of a task its array too, where that has
-    one."""
+    """Return those whose limits a job counts against wherever it runs: of a task its array too,
+    where that has one."""
     return _subjects(job.user, job.account, job.qos, job.array_id if job.array_at_most else "")
 
 
@@ -176,6 +193,16 @@ def _subjects(user: str, account: str, qos: str, array_id: str) -> tuple[Subject
     return tuple(found)
 
 
+@lru_cache(maxsize=4096)
+def subjects_in(partition: str, user: str, account: str) -> tuple[Subject, ...]:
+    """Return those whose limits a job counts against in a partition."""
+    return (
+        Subject(SubjectKind.PARTITION, partition),
+        Subject(SubjectKind.PARTITION, partition, SubjectKind.USER, user),
+        Subject(SubjectKind.PARTITION, partition, SubjectKind.ACCOUNT, account),
+    )
+
+
 def declared(subject: Subject, limit: Limit) -> LimitsDeclared:
     """Return a limit as the message that declares it."""
     kinds = {kind: message for message, kind in _KINDS.items()}
@@ -195,7 +222,7 @@ def declared(subject: Subject, limit: Limit) -> LimitsDeclared:
 def limit_of(message: LimitsDeclared) -> tuple[Subject, Limit]:
     """Return the limit that a message declares, and whom it holds for. Raises RejectedError."""
     if message.subject not in _KINDS:
-        raise RejectedError("subject", "must be a user, an account or a QOS")
+        raise RejectedError("subject", "must be a user, an account, a QOS or a partition")
     require_text("name", message.name)
     kind = _KINDS[message.subject]
     each = _KINDS.get(message.each)

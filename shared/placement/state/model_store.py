@@ -41,7 +41,7 @@ from shared.models.pair_trees import PAIRS_ORIGIN, PairTrees
 from shared.placement.state import caps as power_caps
 from shared.placement.state import payloads
 from shared.placement.state.closure import Closure
-from shared.placement.state.limits import Limit, Subject, limit_of
+from shared.placement.state.limits import Limit, Subject, SubjectKind, limit_of
 from shared.placement.state.model_updates import ModelUpdates
 from shared.placement.state.policy_in_force import PolicyInForce, ranking_by
 from shared.placement.state.stamps import is_ahead, require_newer, set_event_back, stamp_of
@@ -77,6 +77,7 @@ class ModelStore:
         self._undeclared: dict[str, Closure] = {}
         self.updates = ModelUpdates(state)
         self._limits: dict[Subject, Limit] = {}
+        self._limited_partitions: set[str] = set()
         self._limited_by: dict[Subject, str] = {}
         self._refused: dict[str, str] = {}
         self._newest = state.table("publication", EVENTS)
@@ -250,8 +251,13 @@ class ModelStore:
 
     @property
     def limits(self) -> Mapping[Subject, Limit]:
-        """Return the declared limits of users and accounts."""
+        """Return the declared limits."""
         return self._limits
+
+    @property
+    def limited_partitions(self) -> Set[str]:
+        """Return the partitions that a limit was declared of."""
+        return self._limited_partitions
 
     def limited_by(self, subject: Subject) -> str:
         """Return who declared a limit."""
@@ -328,6 +334,8 @@ class ModelStore:
         if isinstance(message, LimitsDeclared):
             subject, limit = limit_of(message)
             self._limits[subject], self._limited_by[subject] = limit, event.source
+            if subject.kind is SubjectKind.PARTITION:
+                self._limited_partitions.add(subject.name)
         elif message.standing == STANDING_REFUSED:
             self._refused[message.account] = message.allocated_su
         else:

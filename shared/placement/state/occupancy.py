@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.domain.cluster import Cluster
-from shared.domain.job import Job
+from shared.domain.job import Job, jobs_of_parts
 from shared.placement.state.job_allocation import JobAllocation
 from shared.placement.state.job_record import JobRecord
-from shared.placement.state.limits import Usage, usage_of
+from shared.placement.state.limits import Usage, usage_in_partitions, usage_of
 from shared.placement.state.node_power import ALL_ON
 from shared.scheduling.capacity import AllocatedUnits, Capacity, remove_member
 from shared.scheduling.easy import holder_of
@@ -267,6 +267,19 @@ class Occupancy:
         """Return what a job holds, as limits count it."""
         assert job.run.allocation is not None
         return usage_of(job.job, self._cluster, sum(self._units(job.run.allocation)))
+
+    def usage_in_partitions(self, job: JobRecord) -> Mapping[str, Usage]:
+        """Return what a job holds in each partition that it runs in: of a gang what its parts there
+        hold."""
+        assert job.run.allocation is not None
+        partitions = job.run.allocation.partitions
+        if not any(partitions):
+            return {}
+        if not job.job.parts:
+            return {partitions[0]: self.usage(job)}
+        parts = zip(partitions, jobs_of_parts(job.job), strict=True)
+        named = [((name,), part, part.nodes) for name, part in parts if name]
+        return usage_in_partitions(named, self._cluster)
 
     def job_ids_by_node(self) -> dict[int, tuple[str, ...]]:
         """Return the jobs that have something of each node, by arrival, without idle nodes."""

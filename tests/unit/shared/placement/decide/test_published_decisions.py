@@ -7,7 +7,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from coplace.v1.control_pb2 import POWER_SCOPE_REGION
+from coplace.v1.control_pb2 import LIMIT_SUBJECT_PARTITION, POWER_SCOPE_REGION, Partition
+from coplace.v1.jobs_pb2 import Part
 from coplace.v1.placement_pb2 import ACTION_KIND_SET_PSTATE, VERDICT_CANCELLED, PlacementDecided
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,6 +30,7 @@ from tests.unit.shared.placement.region import (
     done,
     end_us,
     finished,
+    limits,
     models,
     requeued,
     saved,
@@ -210,6 +212,24 @@ def test_who_was_started_where_nothing_is_declared_any_more_starts_nowhere_else(
     placement.handle(started(start))
     answer = answered(placement, "a")
     assert answer.allocation.grant == 1
+
+
+def test_who_was_started_counts_in_the_partition_that_was_told() -> None:
+    story = Story()
+    batch = [Partition(name="batch", default=True)]
+    few = declared("p1", NODES, end_us(0), partitions=batch)
+    most = limits(LIMIT_SUBJECT_PARTITION, "batch", most_running_jobs=1)
+    parts = [Part(units=1), Part(units=1)]
+    asks: dict[str, Any] = {"clusters": ["p1"], "nodes": 2, "parts": parts}
+    [start] = story.round(*models(NODES), few, most, submitted("a", **asks))
+    assert [part.partition for part in start.parts] == ["batch", "batch"]
+    placement = story.put_back(-1)
+    assert decisions(round_of(placement, 0, story.read[0])) == []
+    [waits] = decisions(round_of(placement, 1, [submitted("b", end_us(1), clusters=["p1"])]))
+    assert (verdict(waits), waits.reason) == (
+        "queued",
+        "p1: partition batch may run 1 jobs at once and runs 1",
+    )
 
 
 def test_actions_and_cancellations_are_not_asked_again() -> None:
