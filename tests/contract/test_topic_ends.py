@@ -19,8 +19,8 @@ from shared.streams.on_kafka.deployment import Deployment
 from shared.streams.on_kafka.transactions import read_changelog
 from tests.contract.on_kafka import KafkaBackend
 from tests.support.messaging import TOPICS, encoded, submission
+from tests.support.patience import PATIENCE_S
 
-WITHIN_S: Final = 180.0
 TOPIC: Final = "jobs.events"
 PLACE: Final = TopicPartition(TOPIC, 0)
 RECORDS: Final = 5
@@ -160,7 +160,7 @@ def test_every_reader_stops_at_an_end_of(ending: str, on_kafka: KafkaBackend) ->
     write, expected = ENDINGS[ending]
     write(Written(on_kafka.deployment))
     for reader in READERS:
-        found = within(WITHIN_S, reader, on_kafka.deployment)
+        found = within(PATIENCE_S, reader, on_kafka.deployment)
         if reader is by_recovery:
             assert found == min(expected, RECORDS), reader.__name__
         elif reader is not by_emulator:

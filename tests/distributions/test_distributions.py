@@ -21,9 +21,9 @@ from tests.distributions.environments import (
     resident_mib,
 )
 from tests.support.agent_ingest import Ingest, served
+from tests.support.patience import PATIENCE_S
 from tests.support.snippets import HOW_TO, programs
 
-_WITHIN_S: Final = 180.0
 _MOST_MIB: Final = 60.0
 # A process of each kind that an extra is for.
 _SERVICES: Final = {
@@ -110,7 +110,7 @@ def test_the_agent_and_its_watchdog_start_and_stay_small(
         time.sleep(1.0)
         together_mib = resident_mib(process.pid) + resident_mib(watchdog)
         process.terminate()
-        assert process.wait(_WITHIN_S) == 0
+        assert process.wait(PATIENCE_S) == 0
     assert together_mib <= _MOST_MIB
 
 
@@ -170,7 +170,7 @@ def _require_an_assistant_is_answered(environment: Environment) -> None:
         input=f"{json.dumps(message)}\n",
         capture_output=True,
         text=True,
-        timeout=_WITHIN_S,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -208,7 +208,7 @@ def _require_it_waits_for_its_servers(environment: Environment, module: str) -> 
         finally:
             process.send_signal(signal.SIGTERM)
             process.stdout.close()
-            process.wait(_WITHIN_S)
+            process.wait(PATIENCE_S)
 
 
 @contextmanager
@@ -231,7 +231,7 @@ def _running_agent(
 def _child(pid: int) -> int:
     """The first child of a process, once it is there."""
     children = Path(f"/proc/{pid}/task/{pid}/children")
-    until_s = time.monotonic() + _WITHIN_S
+    until_s = time.monotonic() + PATIENCE_S
     while not (found := children.read_text(encoding="ascii").split()):
         assert time.monotonic() < until_s, "the agent has no watchdog"
         time.sleep(0.05)

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final
 
 import pytest
 from coplace.v1.ingest_service_pb2 import Envelope
@@ -20,8 +19,7 @@ from shared.catalogue.topics import Topics
 from tests.chaos.agent_kills import require_disjoint, run
 from tests.support.agent import job, none_stops, pids_of
 from tests.support.agent_ingest import Ingest, served
-
-_WITHIN_S: Final = 180.0
+from tests.support.patience import PATIENCE_S
 
 
 @contextmanager
@@ -71,7 +69,7 @@ def _told(ingest: Ingest) -> list[ShuttersMeasured]:
 
 
 def _await(condition: Callable[[], object]) -> None:
-    until_s = time.monotonic() + _WITHIN_S
+    until_s = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < until_s, "nothing came of it in time"
         time.sleep(0.02)
@@ -82,7 +80,7 @@ def test_what_an_agent_measures_of_three_jobs_is_taken_by_ingest(tmp_path: Path)
     with served(ingest) as port, _jobs(tmp_path, 3) as pids, _agent(tmp_path, port) as agent:
         _await(lambda: len({each.job_id for each in _told(ingest)}) == 3)
         agent.terminate()
-        assert agent.wait(_WITHIN_S) == 0
+        assert agent.wait(PATIENCE_S) == 0
         assert none_stops(pids)
     told = _told(ingest)
     require_disjoint(told)
@@ -122,14 +120,14 @@ def test_a_job_alone_is_never_paused(tmp_path: Path) -> None:
         _await((tmp_path / "run" / "paused").exists)
         time.sleep(0.3)
         agent.terminate()
-        assert agent.wait(_WITHIN_S) == 0
+        assert agent.wait(PATIENCE_S) == 0
     assert not ingest.got
 
 
 def test_an_agent_without_its_folders_says_what_to_set(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with _agent(tmp_path, 1, RUN_DIR=str(tmp_path / "file")) as agent:
-        assert agent.wait(_WITHIN_S) == 1
+        assert agent.wait(PATIENCE_S) == 1
 
 
 @pytest.mark.long

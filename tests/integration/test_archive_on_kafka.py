@@ -26,6 +26,7 @@ from shared.archive.verifying import damages
 from shared.process.settings import Settings
 from shared.streams.on_kafka.admin import admin_client, ensure_topics
 from shared.streams.on_kafka.deployment import Deployment
+from tests.support.patience import PATIENCE_S
 
 NAMESPACE: Final = "archived"
 CHARGES: Final = "prices.charges"
@@ -34,7 +35,6 @@ JOBS: Final = "jobs.events"
 ROUNDS: Final = 8
 # Enough for a full file in each Kafka partition.
 RECORDS_A_ROUND: Final = 10_000
-WITHIN_S: Final = 180.0
 KINDS: Final[Sequence[dict[str, bytes | None]]] = (
     {"key": None, "value": b"a charge without a key"},
     {"key": b"", "value": b""},
@@ -145,7 +145,7 @@ def _as_archived(topic: str, record: Any) -> ArchivedRecord:
 
 def wait_until(is_so: Callable[[], bool]) -> None:
     """Wait for it. Raises TimeoutError."""
-    deadline_s = time.monotonic() + WITHIN_S
+    deadline_s = time.monotonic() + PATIENCE_S
     while not is_so():
         if time.monotonic() > deadline_s:
             raise TimeoutError

@@ -51,10 +51,10 @@ from shared.streams.on_kafka.clients import Publisher, Reader
 from shared.streams.on_kafka.deployment import Deployment
 from tests.integration.test_edges_on_kafka import SLURM_END
 from tests.support.certificates import certificate_authority, identity
+from tests.support.patience import PATIENCE_S
 from tests.unit.services.ingest.envelopes import NOW_US, PAYLOADS
 from tests.unit.shared.authority.test_rules import STATEMENT, WHO
 
-_DEADLINE_S: Final = 180.0
 _NAMESPACE: Final = "authority"
 _MODULES: Final = {
     "ingest": ("services.ingest", "INGEST"),
@@ -211,7 +211,7 @@ def told(call: Callable[[], object]) -> tuple[grpc.StatusCode, str]:
 
 def eventually(condition: Callable[[], bool]) -> None:
     """Wait until something is so."""
-    deadline = time.monotonic() + _DEADLINE_S
+    deadline = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline, "it did not come about"
         time.sleep(0.1)

@@ -44,6 +44,7 @@ from shared.streams.on_kafka.admin import admin_client, ensure_topics
 from shared.streams.on_kafka.clients import Publisher, Reader
 from shared.streams.on_kafka.deployment import Deployment
 from shared.streams.on_kafka.facts import KafkaFacts
+from tests.support.patience import PATIENCE_S
 from tests.support.postgresql import PASSWORD, PostgreSql
 from tests.unit.services.history.made import (
     T0_US,
@@ -62,7 +63,6 @@ from tests.unit.services.history.made import (
 KAFKA_PARTITIONS: Final = 2
 ROUNDS: Final = 3
 JOBS_A_ROUND: Final = 300
-WITHIN_S: Final = 180.0
 
 
 class Kept(NamedTuple):
@@ -118,7 +118,7 @@ def facts_of(job_id: str) -> list[tuple[str, Any]]:
 
 def wait_until(is_so: Callable[[], bool]) -> None:
     """Wait for it. Raises TimeoutError."""
-    deadline_s = time.monotonic() + WITHIN_S
+    deadline_s = time.monotonic() + PATIENCE_S
     while not is_so():
         if time.monotonic() > deadline_s:
             raise TimeoutError

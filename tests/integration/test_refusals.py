@@ -27,10 +27,8 @@ from shared.process.refusals import redis_problem
 from shared.process.settings import Settings
 from shared.streams.on_kafka.deployment import Deployment
 from shared.streams.on_kafka.refusals import kafka_problem
+from tests.support.patience import PATIENCE_S
 from tests.support.secured import FUTURE, PAST, Secured, dated, stranger
-
-# A start of Python with all that a service imports takes most of it, on a busy machine.
-_WITHIN_S: Final = 180.0
 
 
 @pytest.fixture
@@ -62,7 +60,7 @@ def told(service: str, environment: Mapping[str, str], word: str) -> str:
         text=True,
     ) as process:
         assert process.stdout
-        watch = Timer(_WITHIN_S, process.kill)
+        watch = Timer(PATIENCE_S, process.kill)
         watch.start()
         try:
             for line in process.stdout:
@@ -73,7 +71,7 @@ def told(service: str, environment: Mapping[str, str], word: str) -> str:
         finally:
             watch.cancel()
             process.kill()
-    raise AssertionError(f"{service} does not say {word} within {_WITHIN_S} s")
+    raise AssertionError(f"{service} does not say {word} within {PATIENCE_S} s")
 
 
 def test_kafka_with_a_wrong_password(secured: Secured, wrong_password: Path) -> None:

@@ -25,6 +25,7 @@ from shared.streams.on_kafka.admin import admin_client, ensure_topics
 from shared.streams.on_kafka.clients import Publisher
 from shared.streams.on_kafka.deployment import Deployment
 from tests.support import receivers as made
+from tests.support.patience import PATIENCE_S
 from tests.support.receivers import Receivers, receivers
 from tests.unit.services.history.made import FactLog, charge, finished, started, submitted
 from tests.unit.services.webhooks.made import allocated
@@ -33,7 +34,6 @@ NAMESPACE: Final = "webhooks"
 KAFKA_PARTITIONS: Final = 2
 ROUNDS: Final = 4
 JOBS_A_ROUND: Final = 60
-WITHIN_S: Final = 180.0
 
 
 class Ground:
@@ -47,12 +47,12 @@ class Ground:
 
     def __enter__(self) -> "Ground":
         self._thread.start()
-        self._ready.wait(WITHIN_S)
+        self._ready.wait(PATIENCE_S)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._end.set)
-        self._thread.join(WITHIN_S)
+        self._thread.join(PATIENCE_S)
 
     def _run(self) -> None:
         self._loop.run_until_complete(self._serve())
@@ -144,7 +144,7 @@ def jobs(number: int) -> list[tuple[str, Any]]:
 
 def wait_until(is_so: Callable[[], bool]) -> None:
     """Wait for it. Raises TimeoutError."""
-    deadline_s = time.monotonic() + WITHIN_S
+    deadline_s = time.monotonic() + PATIENCE_S
     while not is_so():
         if time.monotonic() > deadline_s:
             raise TimeoutError

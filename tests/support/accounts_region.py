@@ -22,12 +22,12 @@ from deploy.local.servers import LocalServers
 from shared.process.clock import now_us
 from shared.process.settings import Settings
 from shared.streams.on_kafka.deployment import Deployment
+from tests.support.patience import PATIENCE_S
 from tests.support.slurm_accounting import AccountingSlurm
 
 NAMESPACE: Final = "slurm-accounts"
 # What the Slurm is, which knows nothing of them.
 _CLUSTERS: Final = {"gold": "n[1-2]", "rome": "n[3-4]"}
-_WITHIN_S: Final = 180.0
 _SUMS: Final = re.compile(r"in the accounts, ([\d.e+]+) charged")
 _PUBLISHED: Final = re.compile(r"published (\d+) facts, (\d+) were refused")
 
@@ -132,7 +132,7 @@ class AccountsRegion:
 
     def until_reconciled(self) -> None:
         """Wait until all that was published is charged."""
-        deadline_s = time.monotonic() + _WITHIN_S
+        deadline_s = time.monotonic() + PATIENCE_S
         while (found := self.reconcile()) != (0, []):
             assert time.monotonic() < deadline_s, found
             time.sleep(1)

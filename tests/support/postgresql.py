@@ -14,13 +14,13 @@ from sqlalchemy import NullPool, create_engine, make_url, text
 
 from deploy.local.errors import PrerequisiteError
 from deploy.local.ports import free_ports
+from tests.support.patience import PATIENCE_S
 
 PASSWORD: Final = "a secret"
 _USER: Final = "coplace"
 # Of the package: as root PostgreSQL does not run.
 _SYSTEM_USER: Final = "postgres"
 _IS_ROOT: Final = os.geteuid() == 0
-_STARTS_WITHIN_S: Final = 180.0
 
 
 class PostgreSql:
@@ -48,7 +48,7 @@ class PostgreSql:
             f"-p {self._port} -c listen_addresses=127.0.0.1 -c unix_socket_directories="
             " -c fsync=off -c max_connections=400"
         )
-        self._run("pg_ctl", "--pgdata", data, "--wait", "--timeout", int(_STARTS_WITHIN_S),
+        self._run("pg_ctl", "--pgdata", data, "--wait", "--timeout", int(PATIENCE_S),
                   "--log", self.folder / "log", "--options", options, "start")  # fmt: skip
 
     def stop(self, mode: str = "fast") -> None:

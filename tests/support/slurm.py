@@ -16,6 +16,7 @@ import pytest
 
 from deploy.local.ports import free_ports
 from shared.domain.hostlist import expand
+from tests.support.patience import PATIENCE_S
 from tests.support.snippets import REPOSITORY
 
 NODES: Final = ("n1", "n2")
@@ -24,7 +25,6 @@ NodeName=n[1-2] CPUs=2 RealMemory=1024
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 _GLUE: Final = REPOSITORY / "deploy" / "slurm"
-_WITHIN_S: Final = 180.0
 _CONF: Final = """\
 ClusterName=alpha
 SlurmctldHost=localhost(127.0.0.1)
@@ -146,7 +146,7 @@ class LocalSlurm:
         for daemon in reversed(self._daemons.values()):
             daemon.terminate()
         for daemon in self._daemons.values():
-            daemon.wait(_WITHIN_S)
+            daemon.wait(PATIENCE_S)
 
     @property
     def ended(self) -> Path:
@@ -166,7 +166,7 @@ class LocalSlurm:
         """End the daemons of a program hard, and start them again."""
         for command in [each for each in self._daemons if each[0] == program]:
             self._daemons[command].kill()
-            self._daemons[command].wait(_WITHIN_S)
+            self._daemons[command].wait(PATIENCE_S)
             self._start(*command)
 
     def say(self, *command: str) -> str:
@@ -238,7 +238,7 @@ class LocalSlurm:
         self._daemons[key] = daemon
 
     def _wait(self, state: str) -> None:
-        deadline_s = time.monotonic() + _WITHIN_S
+        deadline_s = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline_s:
             done = subprocess.run(
                 ["sinfo", "--noheader", "--Node", "--format=%N %t"],
@@ -252,4 +252,4 @@ class LocalSlurm:
                 return
             time.sleep(0.2)
         logs = "".join(log.read_text() for log in self.folder.glob("*.log"))
-        raise AssertionError(f"no {state} nodes after {_WITHIN_S:g} s: {logs[-2000:]}")
+        raise AssertionError(f"no {state} nodes after {PATIENCE_S:g} s: {logs[-2000:]}")

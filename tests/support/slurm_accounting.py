@@ -10,9 +10,9 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from deploy.local.ports import free_ports
+from tests.support.patience import PATIENCE_S
 from tests.support.slurm import LocalSlurm
 
-_WITHIN_S: Final = 180.0
 _NODES: Final = """\
 NodeName=n[1-4] CPUs=8 RealMemory=4096
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
@@ -126,12 +126,12 @@ class AccountingSlurm(LocalSlurm):
             capture_output=True,
             text=True,
             check=True,
-            timeout=_WITHIN_S,
+            timeout=PATIENCE_S,
         )
 
     def _until(self, *command: str) -> None:
         """Until a command succeeds."""
-        deadline_s = time.monotonic() + _WITHIN_S
+        deadline_s = time.monotonic() + PATIENCE_S
         while True:
             try:
                 self.run(*command)

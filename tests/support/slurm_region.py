@@ -24,6 +24,7 @@ from services.slurm.adapters.commands import Slurm
 from services.slurm.model.jobs import SlurmJob
 from shared.process.settings import Settings
 from shared.streams.on_kafka.deployment import Deployment
+from tests.support.patience import PATIENCE_S
 from tests.support.slurm import LocalSlurm
 
 NAMESPACE: Final = "slurm"
@@ -48,7 +49,6 @@ DEFAULTS: Final = {
     "COPLACE_SLURM_NODES_EVERY_S": "20",
     "COPLACE_SLURM_DECLARES_EVERY_S": "60",
 }
-_WITHIN_S: Final = 180.0
 
 
 class Region:
@@ -199,14 +199,14 @@ class Region:
 
     def until_said(self, words: str, *command: str) -> None:
         """Wait until a command says these words."""
-        deadline_s = time.monotonic() + _WITHIN_S
+        deadline_s = time.monotonic() + PATIENCE_S
         while words not in (said := self.ask(*command)):
             assert time.monotonic() < deadline_s, f"{words} is not in {said}"
             time.sleep(0.2)
 
     def until(self, holds: Callable[[], object], what: str) -> None:
         """Wait until something holds."""
-        deadline_s = time.monotonic() + _WITHIN_S
+        deadline_s = time.monotonic() + PATIENCE_S
         while not holds():
             told = "".join(log.read_text() for log in self.slurm.folder.glob("*.log"))
             assert time.monotonic() < deadline_s, f"{what} did not come: {told[-3000:]}"

@@ -35,8 +35,8 @@ from shared.process.clock import now_us
 from shared.process.settings import Settings
 from shared.streams.on_kafka.deployment import Deployment
 from tests.chaos.kills.wrong_clock import argv, set_ahead
+from tests.support.patience import PATIENCE_S
 
-PATIENCE_S: Final = 180.0
 _POLL_S: Final = 0.2
 _GRACE_S: Final = 1
 

@@ -15,8 +15,9 @@ from shared.streams.on_kafka.admin import admin_client
 from shared.streams.on_kafka.clients import Publisher, Reader
 from shared.streams.on_kafka.deployment import Deployment
 from shared.streams.stages.stage import Stage
-from tests.chaos.kills.region import PATIENCE_S, Region, books, region
+from tests.chaos.kills.region import Region, books, region
 from tests.chaos.kills.wrong_clock import set_ahead
+from tests.support.patience import PATIENCE_S
 
 _JOBS: Final = 20
 _MORE_PARTITIONS: Final = 6
