@@ -10,10 +10,12 @@ import typer
 from coplace.v1.control_pb2 import ClusterUndeclared, NodesDrained, NodesResumed
 from coplace.v1.placement_service_pb2 import (
     NODE_STATE_ALLOCATED,
+    NODE_STATE_BOOTING,
     NODE_STATE_DRAINED,
     NODE_STATE_DRAINING,
     NODE_STATE_IDLE,
     NODE_STATE_MIXED,
+    NODE_STATE_OFF,
     NodeGroup,
     ShowNodesRequest,
     ShowNodesResponse,
@@ -46,6 +48,8 @@ _STATES: Final = {
     NODE_STATE_ALLOCATED: "allocated",
     NODE_STATE_DRAINING: "draining",
     NODE_STATE_DRAINED: "drained",
+    NODE_STATE_OFF: "off",
+    NODE_STATE_BOOTING: "booting",
 }
 _COLUMNS: Final = ("cluster", "nodes", "count", "state", "jobs", "reason", "drained_by", "until")
 _PLACEMENT, _INGEST = "127.0.0.1:50053", "127.0.0.1:50051"

@@ -7,10 +7,12 @@ from typing import Final, NamedTuple
 
 from coplace.v1.placement_service_pb2 import (
     NODE_STATE_ALLOCATED,
+    NODE_STATE_BOOTING,
     NODE_STATE_DRAINED,
     NODE_STATE_DRAINING,
     NODE_STATE_IDLE,
     NODE_STATE_MIXED,
+    NODE_STATE_OFF,
     NodeGroup,
     NodeState,
 )
@@ -53,6 +55,8 @@ def _state(held: Occupancy, node: int, drain: Drain | None) -> NodeState.ValueTy
     is_idle = not held.capacity.holders[node]
     if drain is not None:
         return NODE_STATE_DRAINED if is_idle else NODE_STATE_DRAINING
+    if node in held.power.not_on:
+        return NODE_STATE_BOOTING if node in held.power.booting else NODE_STATE_OFF
     if is_idle:
         return NODE_STATE_IDLE
     is_full = held.capacity.closed[node] or held.capacity.free[0][node] <= 0

@@ -10,8 +10,10 @@ from coplace.v1.placement_service_pb2 import (
     NODE_STATE_ALLOCATED,
     NODE_STATE_DRAINED,
     NODE_STATE_IDLE,
+    NODE_STATE_UNSPECIFIED,
     ClusterStanding,
     NodeGroup,
+    NodeState,
     ShowNodesResponse,
 )
 from typer.testing import Result
@@ -163,3 +165,7 @@ def test_programs_read_json_and_csv() -> None:
     assert [row["state"] for row in rows] == ["allocated", "drained", "idle"]
     assert rows[0]["jobs"] == "north/p1/4711/1767225600 and 1 more"
     assert (rows[1]["drained_by"], rows[1]["until"]) == ("operator/ada", "2026-07-01T12:00:00Z")
+
+
+def test_every_state_of_nodes_has_a_word() -> None:
+    assert nodes._STATES.keys() == {*NodeState.values()} - {NODE_STATE_UNSPECIFIED}

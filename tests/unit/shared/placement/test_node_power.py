@@ -6,6 +6,12 @@ import pytest
 from coplace.v1.control_pb2 import NodePowerDeclared
 from coplace.v1.jobs_pb2 import Part
 from coplace.v1.placement_pb2 import PlacementDecided
+from coplace.v1.placement_service_pb2 import (
+    NODE_STATE_ALLOCATED,
+    NODE_STATE_BOOTING,
+    NODE_STATE_DRAINED,
+    NODE_STATE_OFF,
+)
 
 from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
@@ -18,6 +24,7 @@ from tests.unit.shared.placement.region import (
     answered,
     cancelled,
     declared,
+    drained,
     end_us,
     event,
     feed,
@@ -216,3 +223,20 @@ def test_a_node_that_boots_is_on_sooner_than_one_that_is_off() -> None:
     assert (found.boots([0, 1]), found.boot_time_s([0, 1])) == ([1], BOOT_S)
     assert (found.boots([0]), found.boot_time_s([0])) == ([], 0.0)
     assert ALL_ON.sets == ()
+
+
+def test_nodes_that_are_off_or_boot_are_listed_as_such_with_who_waits_for_them() -> None:
+    made = placement()
+    round_of(made, 0, power("p1-[0000-0001]", booting=("p1-0002",)), job("a", nodes=3))
+    feed(made, [drained("p1", T0_US + 3, "p1-0001")])
+    groups = made.queries.nodes("p1").groups
+    listed = [(*group.nodes, group.state, *group.job_ids) for group in groups]
+    assert listed == [
+        ("p1-0000", NODE_STATE_OFF, "a"),
+        ("p1-0001", NODE_STATE_DRAINED),
+        ("p1-0002", NODE_STATE_BOOTING, "a"),
+        ("p1-0003", NODE_STATE_ALLOCATED, "a"),
+    ]
+    feed(made, [power(time_us=T0_US + 9)])
+    states = [group.state for group in made.queries.nodes("p1").groups]
+    assert {NODE_STATE_OFF, NODE_STATE_BOOTING}.isdisjoint(states)
