@@ -15,7 +15,7 @@ from typing import Any
 
 import grpc
 import pytest
-from coplace.v1.control_pb2 import ClusterDeclared, ManagerAlive
+from coplace.v1.control_pb2 import ClusterDeclared, ManagerAlive, Partition
 from coplace.v1.ingest_service_pb2 import Envelope, PublishRequest
 from coplace.v1.ingest_service_pb2_grpc import IngestServiceStub
 from coplace.v1.jobs_pb2 import JobRequeued, JobStarted, JobSubmitted
@@ -326,6 +326,29 @@ def test_a_silent_manager_and_a_limit_of_a_qos_are_why_jobs_wait(region: Region)
     words = "user eve of qos long may run 1 jobs at once"
     region.until(lambda told: words in told, "why", second.job_id)
     assert "silent" not in region.coplace("clusters")
+
+
+def test_a_limit_of_a_partition_is_why_a_job_waits_and_another_starts_elsewhere(
+    region: Region,
+) -> None:
+    """Who is in which partition is kept over a kill."""
+    partitions = [Partition(name="brief"), Partition(name="whole", default=True)]
+    region.tell(cluster_declared=cluster("rho", nodes=4, partitions=partitions))
+    region.until(lambda told: "| rho" in told, "nodes")
+    set_one = ("limits", "set", "partition", "brief", "--jobs", "1")
+    assert "for partition brief: at most 1 jobs at once" in region.coplace(*set_one)
+    there: dict[str, Any] = {"clusters": ["rho"], "reference_cluster": "rho"}
+    first = job(71, 1, partitions=["brief"], **there)
+    region.tell(job_submitted=first)
+    region.until(lambda told: "is to start" in told, "why", first.job_id)
+    region.kill_placement()
+    second = job(72, 1, partitions=["brief"], **there)
+    either = job(73, 1, partitions=["brief", "whole"], **there)
+    for each in second, either:
+        region.tell(job_submitted=each)
+    words = "partition brief may run 1 jobs at once"
+    region.until(lambda told: words in told, "why", second.job_id)
+    region.until(lambda told: "is to start" in told, "why", either.job_id)
 
 
 def test_the_order_of_the_resource_manager_is_why_a_job_has_its_place(region: Region) -> None:
