@@ -40,7 +40,7 @@ from shared.placement.evaluate.layer import EvaluateLayer
 from shared.placement.evaluate.modes import modes_of
 from shared.placement.state.array_progress import ArrayProgress
 from shared.placement.state.candidate import Candidate
-from shared.placement.state.job_partitions import started_in
+from shared.placement.state.job_partitions import offered_in, started_in
 from shared.placement.state.job_record import JobRecord
 from shared.placement.state.layer import Folds, StateLayer
 from shared.placement.state.limits import Subject, SubjectKind
@@ -190,7 +190,9 @@ class DecideLayer:
             margin = self._budgets.margin
             self._has_sent_back = not margin.allows_start(job, start, mode, plan.now_s)
             partitions = self._partitions(job, start)
-            if self._has_sent_back or self._is_kept_out(job, choice.candidate, partitions):
+            # What starts first was compared with partitions as the pass began.
+            is_in_none = number > 0 and self._is_in_none(job, start.cluster, partitions)
+            if self._has_sent_back or is_in_none or self._is_kept_out(job, choice.candidate):
                 rest = [self._jobs.of_arrival(s.entry.arrival) for s in plan.starts[number:]]
                 self.waiting_jobs.restore(rest)
                 self._has_skipped = True
@@ -298,14 +300,20 @@ class DecideLayer:
         waiting = [task for task in chain.from_iterable(tasks) if task.waits]
         return [*self._jobs.found(arrays), *waiting]
 
-    def _is_kept_out(self, job: JobRecord, candidate: Candidate, partitions: Sequence[str]) -> bool:
-        """Return whether something keeps the job, its entry for this cluster, or a part of it on
-        nodes of one partition, since the pass began."""
+    def _is_kept_out(self, job: JobRecord, candidate: Candidate) -> bool:
+        """Return whether something keeps the job, or its entry for this cluster, since the pass
+        began."""
         reasons = self.pending_reasons
-        if reasons.of_job(job) or reasons.of_entry(job, candidate):
-            return True
-        on = self._state.models.clusters[candidate.cluster]
-        return "" in partitions and bool(reasons.limits.in_partitions(job, on, candidate.nodes))
+        return bool(reasons.of_job(job) or reasons.of_entry(job, candidate))
+
+    def _is_in_none(self, job: JobRecord, cluster: str, partitions: Sequence[str]) -> bool:
+        """Return whether a part of a job has nodes of no partition that it asks for and that is at
+        no limit since what started before it."""
+        if not self._state.models.limited_partitions:
+            return False
+        on = self._state.models.clusters[cluster]
+        offered = zip(partitions, offered_in(job.job, on), strict=True) if partitions else ()
+        return any(names and not name for name, (names, _) in offered)
 
     def _co_runners(self, job: JobRecord, cluster: str) -> CoRunners:
         """Return the jobs that have part of the nodes of a job that was just placed."""

@@ -152,6 +152,17 @@ def test_parts_of_a_gang_count_in_the_partitions_that_they_run_in() -> None:
     assert reason(decided, "e") == "p1: partition batch may run 2 jobs at once and runs 2"
 
 
+def test_a_gang_starts_whose_other_part_is_in_no_partition() -> None:
+    free = (Partition(name="short", nodes=["n[0-3]"]), Partition(name="other"))
+    processor = limited(of("short", most_nodes=1), parts=free)
+    parts = [Part(units=1), Part(units=2, partitions=["short", "other"])]
+    jobs = [job("a", partitions=["other"]), job("b", 1, nodes=3, parts=parts)]
+    decided = round_of(processor, 0, *jobs)
+    assert starts(decided) == ["a", "b"]
+    [gang] = [each for each in decided if each.job_id == "b"]
+    assert [part.partition for part in gang.parts] == ["", "other"]
+
+
 def test_parts_of_a_gang_in_one_partition_are_one_job_there() -> None:
     processor = limited(of("short", most_running_jobs=2))
     parts = [Part(units=1, partitions=["short"])] * 2
