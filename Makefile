@@ -172,9 +172,9 @@ run-tests test-rest test-thorough: export OMP_NUM_THREADS = 1
 PYTEST = $(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=loadscope --no-loadscope-reorder \
     --share-servers
 # A property says how many examples are enough: each change plays a quarter of them, and the rest
-# of the gate four times as many.
+# of the gate twice as many.
 run-tests: EXAMPLES = 0.25
-test-rest: EXAMPLES = 4
+test-rest: EXAMPLES = 2
 run-tests test-rest: export COPLACE_EXAMPLES = $(EXAMPLES)
 
 # What lint finds is shown at once, and fails the target once the tests are over. What the rest of

@@ -79,6 +79,7 @@ def test_each_wheel_names_the_licence_and_carries_it(wheels: Path) -> None:
             assert b"SPDX-License-Identifier: Apache-2.0" in files.read(licence)
 
 
+@pytest.mark.thorough
 def test_the_core_compiles_with_what_its_build_requires_alone(tmp_path: Path) -> None:
     compile_core_in_isolation(tmp_path)
 
