@@ -266,7 +266,7 @@ def held_by(asks: Asked, decided: PlacementDecided) -> list[Held]:
 def require_within(
     limit: dict[str, int], held: list[list[Held]], partition: str, user: str
 ) -> None:
-    """Add up what is held in a partition, of a user where one is named: apart from placement."""
+    """Add up what is held in a partition, of a user where one is named, without placement."""
     nodes = [
         sum(own.nodes for own in one if own.partition == partition)
         for one in held
@@ -277,7 +277,7 @@ def require_within(
 
 
 class Play:
-    """Jobs come and end, and what each partition holds is counted apart from placement."""
+    """Jobs come and end, and what each partition holds is counted without placement."""
 
     def __init__(self, most: Mapping[str, tuple[dict[str, int], dict[str, int]]]) -> None:
         partitions = tuple(
