@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 from unittest.mock import patch
 
-from shared.placement.decide import pending_reasons, schedulers
+from shared.placement.decide import limits_reached, schedulers
 from shared.placement.decide.interactive_jobs import InteractiveJobs
 from shared.placement.decide.layer import DecideLayer
 from shared.placement.decide.pending_reasons import PendingReasons
@@ -57,7 +57,7 @@ def parts_are_cut_from_the_nodes_in_order() -> Iterator[None]:
 
 def amounts_are_not_limited() -> AbstractContextManager[Any]:
     """Limits count jobs alone."""
-    return patch.object(pending_reasons, "beyond", lambda *_: None)
+    return patch.object(limits_reached, "beyond", lambda *_: None)
 
 
 @contextmanager
@@ -67,7 +67,7 @@ def limits_are_of_users_and_accounts_alone() -> Iterator[None]:
     def of_others(job: Any) -> tuple[Any, ...]:
         return tuple(each for each in subjects_of(job) if each.kind != "qos")
 
-    with patch.object(pending_reasons, "subjects_of", of_others):
+    with patch.object(limits_reached, "subjects_of", of_others):
         yield
 
 

@@ -287,6 +287,7 @@ async def test_a_service_that_stops_ends_its_streams_with_a_cursor_and_no_failur
     async with Served(log).running() as watched, served(watched.service.handlers()) as channel:
         call = WatchServiceStub(channel).WatchDecisions(of_alpha())
         first: Any = await call.read()
+        await asyncio.sleep(0.5)  # a caller has a decision before the service learns that
         watched.service.stop()
         code, words = await refusal_of(call)
         assert code is grpc.StatusCode.UNAVAILABLE
