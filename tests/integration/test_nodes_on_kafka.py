@@ -332,12 +332,14 @@ def test_a_limit_of_a_partition_is_why_a_job_waits_and_another_starts_elsewhere(
     region: Region,
 ) -> None:
     """Who is in which partition is kept over a kill."""
-    partitions = [Partition(name="brief"), Partition(name="whole", default=True)]
-    region.tell(cluster_declared=cluster("rho", nodes=4, partitions=partitions))
-    region.until(lambda told: "| rho" in told, "nodes")
+    # Jobs of other tests wait for any cluster.
+    only: dict[str, Any] = {"users": ["rhoda"]}
+    partitions = [Partition(name="brief", **only), Partition(name="whole", default=True, **only)]
+    region.tell(cluster_declared=cluster("sigma", nodes=4, partitions=partitions))
+    region.until(lambda told: "| sigma" in told, "nodes")
     set_one = ("limits", "set", "partition", "brief", "--jobs", "1")
     assert "for partition brief: at most 1 jobs at once" in region.coplace(*set_one)
-    there: dict[str, Any] = {"clusters": ["rho"], "reference_cluster": "rho"}
+    there: dict[str, Any] = {"clusters": ["sigma"], "reference_cluster": "sigma", "user": "rhoda"}
     first = job(71, 1, partitions=["brief"], **there)
     region.tell(job_submitted=first)
     region.until(lambda told: "is to start" in told, "why", first.job_id)
