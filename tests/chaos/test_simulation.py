@@ -42,7 +42,7 @@ _SOONEST: Final = {
     "who_is_killed_is_killed_again": 13,
     "the_undecided_is_read": 7,
     "declared_policies_are_forgotten_by_a_restart": 17,
-    "nobody_is_put_back": 7,
+    "nobody_is_put_back": 9,
     "declared_coefficients_are_forgotten_by_a_restart": 10,
     "tariffs_hold_for_ever": 8,
     "empty_accounts_get_nodes": 9,
