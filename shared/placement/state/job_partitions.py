@@ -39,9 +39,11 @@ def started_in(
     if not any(partitions_of(part, cluster) for part in parts):
         return ()
     owned = nodes_of_parts(job, cluster, nodes, closed) if job.parts else [nodes]
+    if not owned:
+        return ("",) * len(parts)
     return tuple(
         first_with(part, cluster, own, closed, is_alone=is_alone)
-        for part, own in zip(parts, owned, strict=bool(owned))
+        for part, own in zip(parts, owned, strict=True)
     )
 
 

@@ -163,6 +163,18 @@ def test_a_gang_starts_whose_other_part_is_in_no_partition() -> None:
     assert [part.partition for part in gang.parts] == ["", "other"]
 
 
+def test_a_gang_goes_to_its_other_partition_where_a_start_before_it_reached_the_limit() -> None:
+    two = (Partition(name="short", nodes=["n[0-3]"]), Partition(name="other", nodes=["n[4-5]"]))
+    processor = limited(of("short", most_nodes=2), parts=two)
+    parts = [Part(units=1, partitions=["short", "other"])] * 2
+    jobs = [job("a", nodes=2, partitions=["short"]), job("b", 1, nodes=2, parts=parts)]
+    decided = round_of(processor, 0, *jobs)
+    assert starts(decided) == ["a", "b"]
+    [gang] = [each for each in decided if each.job_id == "b"]
+    assert [part.partition for part in gang.parts] == ["other", "other"]
+    assert list(gang.node_indices) == [4, 5]
+
+
 def test_parts_of_a_gang_in_one_partition_are_one_job_there() -> None:
     processor = limited(of("short", most_running_jobs=2))
     parts = [Part(units=1, partitions=["short"])] * 2
@@ -211,7 +223,8 @@ def test_what_is_held_in_a_partition_is_listed_with_its_limit() -> None:
 
 
 class Asked(NamedTuple):
-    """A job of some nodes in any of some partitions, or of two parts, each in one."""
+    """A job of some nodes in any of some partitions, or of two parts: one node of the first
+    partition, the rest in any of the others."""
 
     user: str
     nodes: int
@@ -221,8 +234,11 @@ class Asked(NamedTuple):
     def submitted(self, name: str, number: int) -> Event:
         asks: dict[str, Any] = {"user": self.user, "nodes": self.nodes}
         if self.is_gang:
-            each = zip((1, self.nodes - 1), self.partitions[:2], strict=True)
-            asks["parts"] = [Part(units=units, partitions=[there]) for units, there in each]
+            first, *others = self.partitions
+            asks["parts"] = [
+                Part(units=1, partitions=[first]),
+                Part(units=self.nodes - 1, partitions=others),
+            ]
         else:
             asks["partitions"] = self.partitions
         return job(name, number, **asks)
@@ -326,7 +342,8 @@ class Play:
             name: min(limit.get("most_nodes", 9) for limit in self._most[name]) for name in NAMES
         }
         if asks.is_gang:
-            return most[asks.partitions[0]] >= 1 and most[asks.partitions[1]] >= asks.nodes - 1
+            first, *others = asks.partitions
+            return most[first] >= 1 and any(most[name] >= asks.nodes - 1 for name in others)
         return any(most[name] >= asks.nodes for name in asks.partitions)
 
 
