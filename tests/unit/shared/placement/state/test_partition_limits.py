@@ -249,8 +249,9 @@ def asked(user: str, nodes: int, partitions: list[str], is_gang: bool) -> Asked:
     return Asked(user, nodes, tuple(partitions), is_gang)
 
 
-OVERLAPPING = {"one": {0, 1, 2, 3}, "two": {2, 3, 4, 5}, "all": {*range(6)}}
-NAMES, USERS = tuple(OVERLAPPING), ("ada", "bob")
+# Some overlap; the first and the last have no node in common.
+NODES_OF = {"one": {0, 1, 2, 3}, "two": {2, 3, 4, 5}, "last": {4, 5}, "all": {*range(6)}}
+NAMES, USERS = tuple(NODES_OF), ("ada", "bob")
 MOST = st.sampled_from([{}, {"most_running_jobs": 1}, {"most_nodes": 2}, {"most_nodes": 3}])
 ASKED = st.builds(
     asked,
@@ -272,10 +273,10 @@ class Held(NamedTuple):
 def held_by(asks: Asked, decided: PlacementDecided) -> list[Held]:
     """Count it from the decision, and check that its nodes are of the partitions that it names."""
     if not asks.is_gang:
-        assert {*decided.node_indices} <= OVERLAPPING[decided.partition]
+        assert {*decided.node_indices} <= NODES_OF[decided.partition]
         return [Held(asks.user, decided.partition, asks.nodes)]
     for part in decided.parts:
-        assert {*part.node_indices} <= OVERLAPPING[part.partition]
+        assert {*part.node_indices} <= NODES_OF[part.partition]
     return [Held(asks.user, part.partition, len(part.node_indices)) for part in decided.parts]
 
 
@@ -298,7 +299,7 @@ class Play:
     def __init__(self, most: Mapping[str, tuple[dict[str, int], dict[str, int]]]) -> None:
         partitions = tuple(
             Partition(name=name, nodes=[f"n{node}" for node in sorted(nodes)])
-            for name, nodes in OVERLAPPING.items()
+            for name, nodes in NODES_OF.items()
         )
         kinds = LIMIT_SUBJECT_UNSPECIFIED, LIMIT_SUBJECT_USER
         said = [
@@ -339,7 +340,8 @@ class Play:
         """Return whether a job fits alone within the limits of one of its partitions; of a gang
         within those of each, whose nodes come together."""
         most = {
-            name: min(limit.get("most_nodes", 9) for limit in self._most[name]) for name in NAMES
+            name: min(len(nodes), *(limit.get("most_nodes", 9) for limit in self._most[name]))
+            for name, nodes in NODES_OF.items()
         }
         if asks.is_gang:
             first, *others = asks.partitions
