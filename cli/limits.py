@@ -41,7 +41,7 @@ _WITHIN_S: Final = 30.0
 _COLUMNS: Final = (
     *("of", "name", "each", "who", "jobs", "most jobs", "nodes", "most nodes"),
     *("cores", "most cores", "node-hours", "most node-hours", "resources"),
-    "declared_by",
+    *("declared_by", "site"),
 )
 # Left out of a table where none has the other.
 _BESIDE: Final = {
@@ -52,6 +52,7 @@ _BESIDE: Final = {
     **dict.fromkeys(("node-hours", "most node-hours"), "most node-hours"),
     "resources": "resources",
     "declared_by": "declared_by",
+    "site": "site",
 }
 _MOST: Final = 1_000_000_000
 _MOST_NODE_HOURS: Final = 1e10
@@ -95,44 +96,54 @@ def set_limits(
         Limited | None,
         typer.Option(help="Each user or account within it has this for itself."),
     ] = None,
+    site: Annotated[
+        str, typer.Option(help="For what runs on the clusters of this site alone; empty: on all.")
+    ] = "",
     placement: Placement = "127.0.0.1:50053",
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
     wait: Wait = WAIT_S,
 ) -> None:
     """Declare all limits of a user, an account, a QOS or a partition: they replace those before."""
-    subject = Subject(SubjectKind(kind), name, SubjectKind(each) if each else None)
+    within = SubjectKind(each) if each else None
+    subject = Subject(SubjectKind(kind), name, within, site=site)
     node_s = ceil(node_hours * _HOUR_S)
     limit = Limit(jobs, nodes, cores, node_s, _counts(resources))
     message = declared(subject, limit)
     done = order(ingest, declaration(message, source, clock_us()), wait)
     typer.echo(f"declared for {_named(subject)}: {_words(limit)}")
     tell(done)
-    show_state("placement", lambda: _state(ask(placement).limits, subject))
+    show_state("placement", lambda: _state(ask(placement, site).limits, subject))
 
 
 def declaration(limit: LimitsDeclared, source: str, now_us: int) -> Envelope:
     """Return the event that declares limits. Raises RejectedError for an invalid name."""
     subject, _ = limit_of(limit)
-    of = f"{subject.kind}/{subject.name}" + (f"/{subject.each}" if subject.each else "")
+    named = (subject.kind, subject.name, subject.each, subject.site)
+    of = "/".join(filter(None, named))
     return fact(source, limit, f"{of}/{now_us}", now_us)
 
 
 @app.command()
-def show(output: OutputName = Output.TABLE, placement: Placement = "127.0.0.1:50053") -> None:
+def show(
+    site: Annotated[str, typer.Option(help="Only those of this site; empty: all.")] = "",
+    output: OutputName = Output.TABLE,
+    placement: Placement = "127.0.0.1:50053",
+) -> None:
     """List the limits, and what is allocated under them."""
-    answer = ask(placement)
+    answer = ask(placement, site)
     rows = [row(limit) for limit in answer.limits]
     # Programs get all columns; people those that say something.
     shown = _needed(rows) if output is Output.TABLE else _COLUMNS
     write_answer(answer, rows, shown, output)
 
 
-def ask(placement: str) -> ListLimitsResponse:
-    """Ask placement for the limits, and what is allocated under them. Raises UnansweredError."""
+def ask(placement: str, site: str = "") -> ListLimitsResponse:
+    """Ask placement for the limits, or those of a site, and what is allocated under them. Raises
+    UnansweredError."""
     with asking(placement) as channel:
         stub = PlacementServiceStub(channel)
-        return stub.ListLimits(ListLimitsRequest(), timeout=_WITHIN_S)
+        return stub.ListLimits(ListLimitsRequest(site=site), timeout=_WITHIN_S)
 
 
 def _state(listed: Iterable[ListedLimit], subject: Subject) -> str:
@@ -163,6 +174,7 @@ def row(listed: ListedLimit) -> Row:
         "most node-hours": round(limit.node_s / _HOUR_S, 1) or None,
         "resources": ", ".join(of_most) or None,
         "declared_by": listed.declared_by or None,
+        "site": subject.site or None,
     }
 
 
@@ -173,7 +185,7 @@ def _needed(rows: Sequence[Row]) -> list[str]:
 
 
 def _named(subject: Subject) -> str:
-    of = f"{subject.kind} {subject.name}"
+    of = f"{subject.kind} {subject.name}" + (f" at {subject.site}" if subject.site else "")
     return of if subject.each is None else f"each {subject.each} of {of}"
 
 

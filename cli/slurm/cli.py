@@ -109,7 +109,7 @@ def _of_order(slurm: Slurm) -> Iterable[SetupPiece]:
 
 def _of_limits(slurm: Slurm) -> Iterable[SetupPiece]:
     config = slurm.config()
-    limits = limits_in(slurm, config["ClusterName"]) if enforces_limits(config) else []
+    limits = limits_in(slurm, config["ClusterName"], "") if enforces_limits(config) else []
     return of_limits(config, len(limits))
 
 

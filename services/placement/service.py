@@ -22,6 +22,7 @@ from coplace.v1.placement_service_pb2 import (
     ListJobsResponse,
     ListLicencesRequest,
     ListLicencesResponse,
+    ListLimitsRequest,
     ListLimitsResponse,
     ListReservationsRequest,
     ListReservationsResponse,
@@ -277,12 +278,13 @@ class PlacementService:
         return ListTariffsResponse(tariffs=self._terms.declared, rate_su_per_core_s=rate)
 
     async def list_limits(
-        self, _data: bytes, context: ServicerContext[Any, Any]
+        self, data: bytes, context: ServicerContext[Any, Any]
     ) -> ListLimitsResponse:
         """Answer with what users and accounts may have, and have."""
+        site = ListLimitsRequest.FromString(data).site
         queries = self._on_duty()
-        await self._require(context, "ListLimits", About(is_region=True))
-        return queries.limits()
+        await self._require(context, "ListLimits", About(is_region=not site, site=site))
+        return queries.limits(site)
 
     async def list_reservations(
         self, data: bytes, context: ServicerContext[Any, Any]

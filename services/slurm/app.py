@@ -174,7 +174,8 @@ async def _connect(
     obedience = Obedience(slurm, region, site, notes.made, both.looks, publisher.held_at_us)
     tries = Tries(obedience)
     limited = LimitedStarts(region, site, both.clusters, tries.refuse)
-    limits = LimitWatch(slurm, config, LimitsBySlurm(region, both.source), limited)
+    declared_limits = LimitsBySlurm(region, both.source, own.site)
+    limits = LimitWatch(slurm, config, declared_limits, limited, own.site)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(looks.run())
         tasks.create_task(reader.run(tries.obey))

@@ -103,6 +103,8 @@ def _left_out(payload: Message) -> list[str]:
 
 def _named(payload: Message) -> Iterator[tuple[SubjectKind.ValueType, str]]:
     for field in guarded_fields(payload.DESCRIPTOR):
+        if field.unless and getattr(payload, field.unless):
+            continue
         found, kind = getattr(payload, field.name), field.kind
         if field.by:
             kinds = kinds_by_value(payload.DESCRIPTOR, field.by)

@@ -371,7 +371,7 @@ _QUESTIONS: Final[Mapping[str, AccessRule]] = {
     "Quote": AccessRule((Role.USER, Role.RESOURCE_MANAGER), _of_submission),
     "ListJobs": AccessRule(_ASKING, _of_list),
     "ListClusters": AccessRule(_ASKING, _none),
-    "ListLimits": AccessRule((Role.VIEWER, Role.OPERATOR), _of_region),
+    "ListLimits": AccessRule((Role.VIEWER, *_RUNNING), _of_places),
     "ListReservations": AccessRule((Role.VIEWER, *_RUNNING), _of_places),
     "ListLicences": AccessRule((Role.VIEWER, *_RUNNING), _of_places),
     "ShowNodes": AccessRule((Role.VIEWER, *_RUNNING), _of_places),

@@ -28,12 +28,14 @@ PAYLOADS: Final[Mapping[str, Descriptor]] = {
 
 @dataclass(frozen=True, slots=True)
 class GuardedField:
-    """A field that names something of a kind, or of the kind that the enum field `by` says."""
+    """A field that names something of a kind, or of the kind that the enum field `by` says; nobody
+    is asked about it where the field `unless` says something."""
 
     name: str
     kind: SubjectKind.ValueType
     by: str
     guard: Guard.ValueType
+    unless: str = ""
 
 
 class UnguardedFieldError(Exception):
@@ -44,7 +46,7 @@ class UnguardedFieldError(Exception):
 def guarded_fields(message: Descriptor) -> tuple[GuardedField, ...]:
     """Return the fields of a message that name what somebody has to be asked about."""
     return tuple(
-        GuardedField(field.name, named.kind, named.by, named.guard)
+        GuardedField(field.name, named.kind, named.by, named.guard, named.unless)
         for field in message.fields
         if (named := subject_of(field)) is not None and named.guard != GUARD_NONE
     )

@@ -362,7 +362,7 @@ class _Ingest:
     def licences(self) -> Sequence[ListedLicences]:
         return ()
 
-    def limits(self) -> Sequence[ListedLimit]:
+    def limits(self, site: str) -> Sequence[ListedLimit]:
         return ()
 
     def explained(self, job_id: str) -> ExplainResponse:

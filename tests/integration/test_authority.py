@@ -493,6 +493,7 @@ _PAIRS: Final = {
     "allocation": ("own account", "their account"),
     "cap": ("own", "theirs"),
     "list": ("own cluster", "their cluster"),
+    "limits": ("own site", "their site"),
     "region": ("region", "region"),
     "anything": ("all", "all"),
 }
@@ -620,7 +621,7 @@ def questions(is_own: bool) -> dict[str, object]:
         "Quote": QuoteRequest(job=ParseDict(asked, JobSubmitted())),
         "ListJobs": ListJobsRequest(cluster=name),
         "ListClusters": ListClustersRequest(),
-        "ListLimits": ListLimitsRequest(),
+        "ListLimits": ListLimitsRequest(site="north" if is_own else "south"),
         "ListReservations": ListReservationsRequest(cluster=name),
         "ShowNodes": ShowNodesRequest(cluster=name),
         "ShowPower": ShowPowerRequest(),

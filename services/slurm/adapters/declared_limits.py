@@ -19,26 +19,26 @@ _Key = tuple[int, str, int]
 log = structlog.get_logger(__name__)
 
 
-def limits_in(slurm: Slurm, name: str) -> list[LimitsDeclared]:
-    """Return the limits of the Slurm of this name that have an equal. Raises SlurmError."""
+def limits_in(slurm: Slurm, name: str, site: str) -> list[LimitsDeclared]:
+    """Return the limits of the Slurm of this name that have an equal: they hold at its site. Raises
+    SlurmError."""
     of_it = ("show", "associations", f"cluster={name}", ASSOCIATION_FIELDS)
-    return limits_of(
-        slurm.table("sacctmgr", "show", "qos", QOS_FIELDS), slurm.table("sacctmgr", *of_it)
-    )
+    qos = slurm.table("sacctmgr", "show", "qos", QOS_FIELDS)
+    return limits_of(qos, slurm.table("sacctmgr", *of_it), site)
 
 
 class LimitsBySlurm:
-    """Declares limits that placement has otherwise, each once, and takes away those that this
-    source declared and Slurm has no more. Where others declared one, that stays."""
+    """Declares limits of a site that placement has otherwise, each once, and takes away those that
+    this source declared and Slurm has no more. Where others declared one, that stays."""
 
-    def __init__(self, region: AskedRegion, source: str) -> None:
-        self._region, self._source = region, source
+    def __init__(self, region: AskedRegion, source: str, site: str) -> None:
+        self._region, self._source, self._site = region, source, site
         self._sent: dict[_Key, LimitsDeclared] = {}
         self._noted: dict[_Key, str] = {}
 
     def declare(self, shown: Iterable[LimitsDeclared]) -> None:
         """Declare them. Raises UnansweredError."""
-        listed = list(self._region.limits())
+        listed = list(self._region.limits(self._site))
         known = {
             _key(each.limit): each.limit for each in listed if each.declared_by == self._source
         }
@@ -55,7 +55,7 @@ class LimitsBySlurm:
             elif each not in (known.get(key), self._sent.get(key)):
                 saying.append(each)
         gone = [
-            LimitsDeclared(subject=each.subject, name=each.name, each=each.each)
+            LimitsDeclared(subject=each.subject, name=each.name, each=each.each, site=self._site)
             for key, each in known.items()
             if key not in wanted
         ]
@@ -65,7 +65,7 @@ class LimitsBySlurm:
     def _publish(self, saying: list[LimitsDeclared]) -> None:
         at_us = now_us()
         events = [
-            fact(self._source, each, f"{'/'.join(map(str, _key(each)))}/{at_us}", at_us)
+            fact(self._source, each, "/".join(map(str, (*_key(each), at_us))), at_us)
             for each in saying
         ]
         refused = send(self._region, events) if events else {}
@@ -90,8 +90,10 @@ class LimitWatch:
         config: Mapping[str, str],
         declared: LimitsBySlurm,
         limited: LimitedStarts,
+        site: str,
     ) -> None:
         self._slurm, self._declared, self._limited = slurm, declared, limited
+        self._site = site
         self._enforces, self._cluster = enforces_limits(config), config["ClusterName"]
         self._before: Sequence[Sequence[str]] | None = None
         self._has_recalled = False
@@ -99,12 +101,12 @@ class LimitWatch:
     def look(self, shown: Sequence[SlurmJob]) -> None:
         """Let jobs in again where that may help, and declare the limits. Raises SlurmError and
         UnansweredError."""
-        limits = limits_in(self._slurm, self._cluster) if self._enforces else []
+        limits = limits_in(self._slurm, self._cluster, self._site) if self._enforces else []
         if self._enforces and shown and not self._has_recalled:
             self._limited.recall(shown)
             self._has_recalled = True
         self._let_in(shown)
-        # The last, since not everybody may ask for the limits of the region.
+        # The last, since not everybody may ask for the limits of a site.
         self._declared.declare(limits)
 
     def _let_in(self, shown: Sequence[SlurmJob]) -> None:

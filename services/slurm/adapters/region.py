@@ -77,8 +77,8 @@ class AskedRegion(Protocol):
     def licences(self) -> Iterable[ListedLicences]:
         """Return all licences."""
 
-    def limits(self) -> Iterable[ListedLimit]:
-        """Return all limits of users, accounts and QOS."""
+    def limits(self, site: str) -> Iterable[ListedLimit]:
+        """Return the limits that hold at a site alone."""
 
 
 class RegionOverGrpc:
@@ -163,10 +163,10 @@ class RegionOverGrpc:
             answer = stub.ListLicences(ListLicencesRequest(), timeout=_WITHIN_S)
         return list(answer.licences)
 
-    def limits(self) -> Iterable[ListedLimit]:
-        """Return all limits of users, accounts and QOS."""
+    def limits(self, site: str) -> Iterable[ListedLimit]:
+        """Return the limits that hold at a site alone."""
         with self._asking() as stub:
-            answer = stub.ListLimits(ListLimitsRequest(), timeout=_WITHIN_S)
+            answer = stub.ListLimits(ListLimitsRequest(site=site), timeout=_WITHIN_S)
         return list(answer.limits)
 
     @contextmanager

@@ -105,12 +105,15 @@ def enforces_limits(config: Mapping[str, str]) -> bool:
 
 
 def limits_of(
-    qos: Iterable[Sequence[str]], associations: Iterable[Sequence[str]]
+    qos: Iterable[Sequence[str]], associations: Iterable[Sequence[str]], site: str
 ) -> list[LimitsDeclared]:
     """Return the limits that rows of `sacctmgr` with `QOS_FIELDS` and `ASSOCIATION_FIELDS` name,
-    one a subject."""
+    one a subject, as they hold at a site: another Slurm has its own under the same names."""
     found = [*_of_qos(qos), *_of_associations(associations)]
-    return [each for each in found if printable(each.name) == each.name != ""]
+    named = [each for each in found if printable(each.name) == each.name != ""]
+    for each in named:
+        each.site = site
+    return named
 
 
 def limited_by(job: SlurmJob) -> str:

@@ -127,23 +127,32 @@ class PendingReasons:
         if not self.models.limits:
             return None
         on = self.models.clusters[cluster]
-        return self.limits.in_amounts(job, on, candidate.nodes) or self._no_partition(
+        return self.limits.on_cluster(job, on, candidate.nodes) or self._no_partition(
             job, candidate
         )
 
     def unranked_clusters(self, job: JobRecord) -> frozenset[str]:
         """Return the clusters that a job is not ranked among: closed ones, and those that do not
-        hold it until somebody resumes nodes, declares a partition up, or grants what
-        was refused."""
+        hold it until somebody resumes nodes, declares a partition up or another limit of the site,
+        or grants what was refused."""
         closed = frozenset(self.closed)
         asked = job.job
         if asked.reservation or asked.licences or job.declined or self.models.with_down_partitions:
             there = (c for c in job.evaluated.candidates if self._nowhere(job, c) is not None)
             closed = closed.union(candidate.cluster for candidate in there)
+        if self.models.limited_sites:
+            closed = closed.union(self._too_limited(job))
         if not self.allocations.reduced:
             return closed
         drained = (c.cluster for c in job.evaluated.candidates if self._is_drained(job, c))
         return closed.union(drained)
+
+    def _too_limited(self, job: JobRecord) -> Iterable[str]:
+        """Yield the clusters of whose sites a limit never allows the job."""
+        for each in job.evaluated.candidates:
+            on = self.models.clusters[each.cluster]
+            if self.limits.is_too_much(job, on, each.nodes):
+                yield each.cluster
 
     def _is_drained(self, job: JobRecord, candidate: Candidate) -> bool:
         """Return whether the job does not fit on what drains, refusals and partitions that are down

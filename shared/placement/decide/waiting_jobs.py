@@ -184,14 +184,15 @@ class WaitingJobs:
         )
 
     def limited_by(self, subjects: Set[Subject]) -> list[JobRecord]:
-        """Return the waiting jobs that count against one of these, wherever they run or in a
-        partition in which they may."""
+        """Return the waiting jobs that may count against one of these: wherever they run, or on the
+        clusters of a site or in a partition."""
+        anywhere = {each._replace(site="") for each in subjects}
         partitions = {each.name for each in subjects if each.kind is SubjectKind.PARTITION}
         return [
             job
             for job in self.jobs()
-            if any(each in subjects for each in subjects_of(job.job))
-            or (partitions and self._counts_in(job, partitions, subjects))
+            if any(each in anywhere for each in subjects_of(job.job))
+            or (partitions and self._counts_in(job, partitions, anywhere))
         ]
 
     def _counts_in(self, job: JobRecord, partitions: Set[str], subjects: Set[Subject]) -> bool:
@@ -199,7 +200,9 @@ class WaitingJobs:
         clusters = self._pending_reasons.models.clusters
         offered = (offered_in(job.job, clusters[each.cluster]) for each in job.evaluated.candidates)
         names = {name for parts in offered for among, _ in parts for name in among}
-        found = (subjects_in(each, job.job.user, job.job.account) for each in names & partitions)
+        found = (
+            subjects_in(each, job.job.user, job.job.account, "") for each in names & partitions
+        )
         return any(each in subjects for each in chain.from_iterable(found))
 
     def take_refreshed(self) -> set[str]:

@@ -423,10 +423,14 @@ class Queries:
         plan, decide = self._last.refusals.refusals.plan, self._decide
         return decide.looks.under_easy(plan) | decide.passing.under_easy(plan)
 
-    def limits(self) -> ListLimitsResponse:
-        """Return the limits, with what is allocated under them."""
+    def limits(self, site: str = "") -> ListLimitsResponse:
+        """Return the limits, or those of a site, with what is allocated under them."""
         limits = sorted(self._models.limits.items(), key=lambda item: item[0].words)
-        listed = [self._limit(subject, limit) for subject, limit in limits if any(limit)]
+        listed = [
+            self._limit(subject, limit)
+            for subject, limit in limits
+            if any(limit) and site in ("", subject.site)
+        ]
         return ListLimitsResponse(as_of_us=self.as_of_us, limits=listed)
 
     def _limit(self, subject: Subject, limit: Limit) -> ListedLimit:

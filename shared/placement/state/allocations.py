@@ -14,6 +14,7 @@ from shared.placement.state.limits import (
     Subject,
     Usage,
     held_under,
+    subjects_at,
     subjects_in,
     subjects_of,
 )
@@ -215,9 +216,10 @@ _but_end: Final = attrgetter(
 
 def _by_subject(job: JobRecord, on: Occupancy) -> dict[Subject, Usage]:
     """Return what a job counts for, by those whose limits it counts against."""
-    counted = dict.fromkeys(subjects_of(job.job), on.usage(job))
+    asked, site = job.job, on.site
+    counted = dict.fromkeys((*subjects_of(asked), *subjects_at(site, asked)), on.usage(job))
     for partition, usage in on.usage_in_partitions(job).items():
-        for subject in subjects_in(partition, job.job.user, job.job.account):
+        for subject in subjects_in(partition, asked.user, asked.account, site):
             counted[subject] = usage
     return counted
 

@@ -58,12 +58,14 @@ _WITHIN: Final[Mapping[SubjectKind, tuple[SubjectKind, ...]]] = {
 
 class Subject(NamedTuple):
     """A user, an account, a QOS, a partition or an array; or, within one of these, each user or
-    account for itself: `who` is which one, empty for all that a limit is declared for."""
+    account for itself: `who` is which one, empty for all that a limit is declared for. With a site
+    it is about what runs on the clusters of that alone."""
 
     kind: SubjectKind
     name: str
     each: SubjectKind | None = None
     who: str = ""
+    site: str = ""
 
     @property
     def declared(self) -> "Subject":
@@ -73,7 +75,7 @@ class Subject(NamedTuple):
     @property
     def words(self) -> str:
         """Return it as people say it."""
-        of = f"{self.kind} {self.name}"
+        of = f"{self.kind} {self.name}" + (f" at {self.site}" if self.site else "")
         return of if self.each is None else f"{self.each} {self.who or '*'} of {of}"
 
     @property
@@ -193,14 +195,25 @@ def _subjects(user: str, account: str, qos: str, array_id: str) -> tuple[Subject
     return tuple(found)
 
 
+def subjects_at(site: str, job: Job) -> tuple[Subject, ...]:
+    """Return those whose limits a job counts against on the clusters of a site."""
+    return _at(site, _subjects(job.user, job.account, job.qos, ""))
+
+
 @lru_cache(maxsize=4096)
-def subjects_in(partition: str, user: str, account: str) -> tuple[Subject, ...]:
-    """Return those whose limits a job counts against in a partition."""
-    return (
+def subjects_in(partition: str, user: str, account: str, site: str) -> tuple[Subject, ...]:
+    """Return those whose limits a job counts against in a partition of a site's cluster."""
+    anywhere = (
         Subject(SubjectKind.PARTITION, partition),
         Subject(SubjectKind.PARTITION, partition, SubjectKind.USER, user),
         Subject(SubjectKind.PARTITION, partition, SubjectKind.ACCOUNT, account),
     )
+    return (*anywhere, *_at(site, anywhere))
+
+
+@lru_cache(maxsize=4096)
+def _at(site: str, subjects: tuple[Subject, ...]) -> tuple[Subject, ...]:
+    return tuple(each._replace(site=site) for each in subjects)
 
 
 def declared(subject: Subject, limit: Limit) -> LimitsDeclared:
@@ -216,6 +229,7 @@ def declared(subject: Subject, limit: Limit) -> LimitsDeclared:
         most_cores=limit.cores,
         most_resources=dict(limit.resources),
         most_node_hours=limit.node_s / _HOUR_S,
+        site=subject.site,
     )
 
 
@@ -228,7 +242,7 @@ def limit_of(message: LimitsDeclared) -> tuple[Subject, Limit]:
     each = _KINDS.get(message.each)
     if each is not None and each not in _WITHIN[kind]:
         raise RejectedError("each", f"must not be {each} within {kind}")
-    subject = Subject(kind, message.name, each)
+    subject = Subject(kind, message.name, each, site=message.site)
     node_s = ceil(message.most_node_hours * _HOUR_S)
     most = message.most_running_jobs, message.most_nodes, message.most_cores, node_s
     return subject, Limit(*most, resources_of(message.most_resources))

@@ -78,6 +78,7 @@ class ModelStore:
         self.updates = ModelUpdates(state)
         self._limits: dict[Subject, Limit] = {}
         self._limited_partitions: set[str] = set()
+        self._limited_sites: set[str] = set()
         self._limited_by: dict[Subject, str] = {}
         self._refused: dict[str, str] = {}
         self._newest = state.table("publication", EVENTS)
@@ -259,6 +260,11 @@ class ModelStore:
         """Return the partitions that a limit was declared of."""
         return self._limited_partitions
 
+    @property
+    def limited_sites(self) -> Set[str]:
+        """Return the sites that a limit was declared for."""
+        return self._limited_sites
+
     def limited_by(self, subject: Subject) -> str:
         """Return who declared a limit."""
         return self._limited_by.get(subject, "")
@@ -336,6 +342,8 @@ class ModelStore:
             self._limits[subject], self._limited_by[subject] = limit, event.source
             if subject.kind is SubjectKind.PARTITION:
                 self._limited_partitions.add(subject.name)
+            elif subject.site:
+                self._limited_sites.add(subject.site)
         elif message.standing == STANDING_REFUSED:
             self._refused[message.account] = message.allocated_su
         else:
@@ -453,7 +461,9 @@ def _whose(message: LimitsDeclared | PowerCapDeclared | AccountStanding) -> str:
         return message.account
     if isinstance(message, LimitsDeclared):
         each = f".{message.each}" if message.each else ""
-        return f"{message.subject}{each}|{message.name}"
+        # Its length says where the name begins, whatever both have in them.
+        site = f"@{len(message.site)}:{message.site}" if message.site else ""
+        return f"{message.subject}{each}{site}|{message.name}"
     return f"{message.scope}|{message.name}"
 
 

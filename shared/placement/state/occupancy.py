@@ -263,6 +263,11 @@ class Occupancy:
         """Return how many of these nodes nobody holds anything of."""
         return sum([not self.capacity.holders[node] for node in nodes])
 
+    @property
+    def site(self) -> str:
+        """Return the site that the cluster is of."""
+        return self._cluster.site
+
     def usage(self, job: JobRecord) -> Usage:
         """Return what a job holds, as limits count it."""
         assert job.run.allocation is not None

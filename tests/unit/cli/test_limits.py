@@ -21,10 +21,28 @@ def test_limits_are_shown_with_what_is_held_under_them() -> None:
         shown = said("limits", "show", "--output", "csv", "--placement", address)
     assert shown.splitlines() == [
         "of,name,each,who,jobs,most jobs,nodes,most nodes,cores,most cores,"
-        "node-hours,most node-hours,resources,declared_by",
-        "account,physics,,,1,,2,9,96,,2.0,,,test",
-        "user,ada,,,1,3,2,4,96,,2.0,,,test",
+        "node-hours,most node-hours,resources,declared_by,site",
+        "account,physics,,,1,,2,9,96,,2.0,,,test,",
+        "user,ada,,,1,3,2,4,96,,2.0,,,test,",
     ]
+
+
+def test_limits_of_a_site_are_set_and_shown_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    processor = placement()
+    at_site = limits(LIMIT_SUBJECT_QOS, "long", site="site", most_nodes=2)
+    job = submitted("a", nodes=2, qos="long")
+    round_of(processor, 0, limits(LIMIT_SUBJECT_QOS, "long", most_nodes=9), at_site, job)
+    published = published_by(commands, monkeypatch)
+    words = ("limits", "set", "qos", "long", "--site", "site", "--nodes", "3")
+    with Served(processor) as address:
+        listed = ("limits", "show", "--site", "site", "--output", "csv")
+        shown = said(*listed, "--placement", address)
+        told = said(*words, "--placement", address)
+    assert shown.splitlines()[1:] == ["qos,long,,,1,,2,2,96,,2.0,,,test,site"]
+    assert told.startswith("declared for qos long at site: at most 3 nodes at once\n")
+    assert told.endswith("placement now has: at most 2 nodes at once; 1 jobs run on 2 nodes\n")
+    [event] = published
+    assert (taken(event).topic, event.limits_declared.site) == ("commands", "site")
 
 
 def test_what_is_set_is_an_event_that_ingest_takes(monkeypatch: pytest.MonkeyPatch) -> None:

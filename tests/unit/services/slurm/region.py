@@ -96,6 +96,6 @@ class PlayedRegion:
         """What is set."""
         return self.licensed
 
-    def limits(self) -> Iterable[ListedLimit]:
-        """What is set."""
-        return self.limited
+    def limits(self, site: str) -> Iterable[ListedLimit]:
+        """What is set for a site."""
+        return [each for each in self.limited if each.limit.site == site]

@@ -107,7 +107,14 @@ SITUATIONS: Final[dict[str, dict[str, About]]] = {
         "their model": About(clusters=(ALPHA,), node_model="m1", having_model=(SIGMA,)),
         "theirs": About(clusters=(SIGMA,), node_model="m1", having_model=(SIGMA,)),
     },
+    "limits": {
+        "own site": About(site="north"),
+        "their site": About(site="south"),
+        "region": About(is_region=True),
+    },
     "limit": {
+        "own site": About(site="north"),
+        "their site": About(site="south"),
         "own user": About(user="ada"),
         "own account": About(account="physics"),
         "their user": About(user="bob"),
@@ -178,7 +185,7 @@ _OF_NORTH = ("own", "guest", "lent")
 _BY_MANAGER = {"operator": _OF_NORTH, "manager": _OF_NORTH, "region": _all_of("order")}
 _BY_USER = {"user": ("own", "lent"), **_BY_MANAGER}
 _PLACES = ("own", "new of ours")
-_OF_LIMITS = {"operator": ("own user", "own account"), "region": _all_of("limit")}
+_OF_LIMITS = {"operator": ("own user", "own account", "own site"), "region": _all_of("limit")}
 _OF_NODES = {"operator": ("own",), "region": _all_of("nodes")}
 _OF_REGION: _Allowed = {"region": ("region",)}
 _BY_ALL_WHO_ASK: _Allowed = dict.fromkeys(WHO.keys() - {"agent"}, ("all",))
@@ -218,7 +225,15 @@ _LINES: Final[list[tuple[str, str, _Allowed]]] = [
     ("jobs_reordered", "nodes", {"manager": ("own",)}),
     ("cluster_undeclared", "nodes", _OF_NODES),
     ("ShowNodes ListReservations", "nodes", {"viewer": ("own",), "manager": ("own",), **_OF_NODES}),
-    ("limits_declared", "limit", {"manager": ("own account",), **_OF_LIMITS}),
+    (
+        "ListLimits",
+        "limits",
+        {
+            **dict.fromkeys(("viewer", "operator", "manager"), ("own site",)),
+            "region": _all_of("limits"),
+        },
+    ),
+    ("limits_declared", "limit", {"manager": ("own account", "own site"), **_OF_LIMITS}),
     (
         "allocation_declared",
         "allocation",
@@ -239,7 +254,7 @@ _LINES: Final[list[tuple[str, str, _Allowed]]] = [
     ),
     (
         "policy_declared coefficients_declared plan_proposed model_pinned model_rolled_back"
-        " pairs_allowed tariff_declared period_closed reprice_asked authority_declared ListLimits"
+        " pairs_allowed tariff_declared period_closed reprice_asked authority_declared"
         " ListAccounts ListAudit ShowAuthority",
         "region",
         _OF_REGION,

@@ -432,7 +432,7 @@ def licences(
 
 def limits(subject: LimitSubject.ValueType, name: str, time_us: int = T0_US, **most: Any) -> Event:
     payload = LimitsDeclared(subject=subject, name=name, **most)
-    return event(f"limits/{name}/{payload.each}/{time_us}", payload, time_us)
+    return event(f"limits/{name}/{payload.each}/{payload.site}/{time_us}", payload, time_us)
 
 
 def capped(

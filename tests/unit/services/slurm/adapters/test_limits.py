@@ -25,10 +25,14 @@ from services.slurm.model.limits import enforces_limits
 from tests.unit.services.slurm.fields import JOB, RUNS, SUBMIT_S
 from tests.unit.services.slurm.region import SITE, PlayedRegion, unanswered
 
-LONG = LimitsDeclared(
-    subject=LIMIT_SUBJECT_QOS, name="long", each=LIMIT_SUBJECT_USER, most_running_jobs=1
-)
-GONE = LimitsDeclared(subject=LIMIT_SUBJECT_QOS, name="long", each=LIMIT_SUBJECT_USER)
+OF_LONG: dict[str, Any] = {
+    "subject": LIMIT_SUBJECT_QOS,
+    "name": "long",
+    "each": LIMIT_SUBJECT_USER,
+    "site": SITE.name,
+}
+LONG = LimitsDeclared(**OF_LONG, most_running_jobs=1)
+GONE = LimitsDeclared(**OF_LONG)
 SOURCE = "north/alpha"
 CONFIG = {
     "ClusterName": "alpha",
@@ -51,12 +55,12 @@ def told(region: PlayedRegion) -> list[LimitsDeclared]:
 
 def test_a_limit_is_declared_once_and_taken_away_when_slurm_has_it_no_more() -> None:
     region = PlayedRegion()
-    declared = LimitsBySlurm(region, SOURCE)
+    declared = LimitsBySlurm(region, SOURCE, SITE.name)
     declared.declare([LONG])
     declared.declare([LONG])
     assert told(region) == [LONG]
     region.limited = [ListedLimit(limit=LONG, declared_by=SOURCE)]
-    again = LimitsBySlurm(region, SOURCE)
+    again = LimitsBySlurm(region, SOURCE, SITE.name)
     again.declare([LONG])
     assert told(region) == [], "a process that was started anew knows it by placement"
     again.declare([])
@@ -67,7 +71,7 @@ def test_a_limit_is_declared_once_and_taken_away_when_slurm_has_it_no_more() -> 
 def test_a_limit_that_somebody_else_declared_stays_and_that_is_said_once() -> None:
     region = PlayedRegion()
     region.limited = [ListedLimit(limit=LONG, declared_by="operator/olga")]
-    declared = LimitsBySlurm(region, SOURCE)
+    declared = LimitsBySlurm(region, SOURCE, SITE.name)
     tighter = LimitsDeclared(**{**_fields(LONG), "most_running_jobs": 5})
     with capture_logs() as logs:
         declared.declare([tighter])
@@ -110,9 +114,9 @@ class _Beside:
         self.region, self.slurm, self.now_s = PlayedRegion(), _Tables(), 0.0
         self.refused: list[tuple[str, int, str]] = []
         self.limited = LimitedStarts(self.region, SITE, ["alpha"], self._refuse, lambda: self.now_s)
-        declared = LimitsBySlurm(self.region, SOURCE)
+        declared = LimitsBySlurm(self.region, SOURCE, SITE.name)
         slurm: Any = self.slurm
-        self.watch = LimitWatch(slurm, CONFIG, declared, self.limited)
+        self.watch = LimitWatch(slurm, CONFIG, declared, self.limited, SITE.name)
 
     async def _refuse(self, start: PlacementDecided, reason: str, limit: str) -> None:
         assert limit in reason

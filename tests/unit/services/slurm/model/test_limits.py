@@ -16,12 +16,13 @@ from services.slurm.model.limits import limited_by, limits_of
 from shared.placement.state.limits import limit_of
 from tests.unit.services.slurm.fields import JOB, RUNS
 
+SITE = "north"
 TRES = "cpu=64,mem=10T,node=4,gres/gpu=2,gres/gpu:a100=1,license/matlab=1,billing=9"
 
 
 def test_a_qos_limits_all_together_and_each_user_and_account() -> None:
     row = ["long", "20", TRES, "1", "cpu=8", "5", "node=2"]
-    together, user, account = limits_of([row], [])
+    together, user, account = limits_of([row], [], SITE)
     assert together == LimitsDeclared(
         subject=LIMIT_SUBJECT_QOS,
         name="long",
@@ -29,6 +30,7 @@ def test_a_qos_limits_all_together_and_each_user_and_account() -> None:
         most_nodes=4,
         most_cores=64,
         most_resources={"gpu": 2, "gpu:a100": 1},
+        site=SITE,
     )
     assert (user.each, user.most_running_jobs, user.most_cores) == (LIMIT_SUBJECT_USER, 1, 8)
     assert (account.each, account.most_running_jobs, account.most_nodes) == (
@@ -53,7 +55,7 @@ def test_a_qos_limits_all_together_and_each_user_and_account() -> None:
     ],
 )
 def test_what_is_no_limit_is_left_out(row: list[str]) -> None:
-    assert limits_of([row], [row]) == []
+    assert limits_of([row], [row], SITE) == []
 
 
 def test_an_account_limits_all_in_it_and_each_user_as_the_loosest_of_them() -> None:
@@ -67,7 +69,7 @@ def test_an_account_limits_all_in_it_and_each_user_as_the_loosest_of_them() -> N
         ["lab", "", "", "", "", "2", "chem"],
         ["lab", "ada", "", "", "", "", ""],
     ]
-    found = {(each.subject, each.name, each.each): each for each in limits_of([], rows[:5])}
+    found = {(each.subject, each.name, each.each): each for each in limits_of([], rows[:5], SITE)}
     assert found.keys() == {
         (LIMIT_SUBJECT_ACCOUNT, "chem", LIMIT_SUBJECT_UNSPECIFIED),
         (LIMIT_SUBJECT_ACCOUNT, "chem", LIMIT_SUBJECT_USER),
@@ -78,7 +80,7 @@ def test_an_account_limits_all_in_it_and_each_user_as_the_loosest_of_them() -> N
     bob = found[LIMIT_SUBJECT_USER, "bob", LIMIT_SUBJECT_UNSPECIFIED]
     assert (bob.most_running_jobs, bob.most_cores) == (3, 4)
     # An association of a partition has no limit that Coplace knows.
-    everyone = {(each.name, each.each): each for each in limits_of([], rows)}
+    everyone = {(each.name, each.each): each for each in limits_of([], rows, SITE)}
     assert ("chem", LIMIT_SUBJECT_USER) not in everyone
     assert everyone["lab", LIMIT_SUBJECT_USER].most_running_jobs == 2
     assert ("ada", LIMIT_SUBJECT_UNSPECIFIED) not in everyone
@@ -87,7 +89,7 @@ def test_an_account_limits_all_in_it_and_each_user_as_the_loosest_of_them() -> N
 
 def test_accounts_in_a_circle_hold_up_nobody() -> None:
     rows = [["x", "", "", "", "", "", "y"], ["y", "", "", "", "", "", "x"]]
-    assert limits_of([], [*rows, ["x", "ada", "", "", "", "", ""]]) == []
+    assert limits_of([], [*rows, ["x", "ada", "", "", "", "", ""]], SITE) == []
 
 
 @pytest.mark.parametrize(
