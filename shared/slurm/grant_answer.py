@@ -7,7 +7,8 @@ from typing import Final, NamedTuple, Self
 _WORD: Final = re.compile(
     r"coplace grant=(\d{1,16}) (started|declined)"
     r"(?: freq_ghz=(\d{1,9}(?:\.\d{1,9})?))?(?: submit=(\d{1,12}))?(?: limit=(\d{1,9}|UNLIMITED))?"
-    r"(?: requeue=([01]))?(?: sizes=(\d{1,7}-\d{1,7}))?(?: wanted=(\S{1,4096}))?"
+    r"(?: requeue=([01]))?(?: sizes=(\d{1,7}-\d{1,7}))?(?: cpus=(\d{1,7}))?"
+    r"(?: wanted=(\S{1,4096}))?"
 )
 
 
@@ -16,8 +17,9 @@ class GrantAnswer(NamedTuple):
 
     `submit_s` is the submit time of the job that it is about, 0 where it does not say: Slurm gives
     a requeued job another one, and keeps its comments. `limit` (minutes, or UNLIMITED), `requeue`
-    (0 or 1), `sizes` (the least and the most nodes, 0 for any) and `wanted` (nodes) are what its
-    user asked for, since a start puts others in their place; empty where it does not say.
+    (0 or 1), `sizes` (the least and the most nodes, 0 for any), `cpus` (the least of a node) and
+    `wanted` (nodes) are what its user asked for, since a start puts others in their place; empty
+    where it does not say.
     """
 
     grant: int = 0
@@ -27,6 +29,7 @@ class GrantAnswer(NamedTuple):
     limit: str = ""
     requeue: str = ""
     sizes: str = ""
+    cpus: str = ""
     wanted: str = ""
 
     @classmethod
@@ -50,7 +53,7 @@ class GrantAnswer(NamedTuple):
     def __str__(self) -> str:
         said = f"started freq_ghz={self.freq_ghz:g}" if self.is_started else "declined"
         submit = f" submit={self.submit_s}" if self.submit_s else ""
-        names = ("limit", "requeue", "sizes", "wanted")
+        names = ("limit", "requeue", "sizes", "cpus", "wanted")
         before = {name: getattr(self, name) for name in names}
         behind = "".join(f" {name}={value}" for name, value in before.items() if value)
         return f"coplace grant={self.grant} {said}{submit}{behind}"

@@ -1,6 +1,7 @@
 """Each option of `sbatch` that says what a job needs or when it may start, on two Slurms of equal
 nodes: plain, and with Coplace. A job gets what plain Slurm gives it, or is held with a reason."""
 
+import re
 import subprocess
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from deploy.local.servers import LocalServers
 from services.slurm.adapters.commands import Slurm
 from services.slurm.model.fields import FIELDS
 from services.slurm.model.jobs import SlurmJob
+from shared.domain.hostlist import expand
 from tests.support.slurm import LocalSlurm, require_installed
 from tests.support.slurm_region import Region, connected
 
@@ -271,3 +273,23 @@ def test_every_field_that_this_slurm_shows_of_a_job_is_in_the_table(region: Regi
     assert shown
     names = {name for job in shown for name in job.fields}
     assert names <= FIELDS.keys(), sorted(names - FIELDS.keys())
+
+
+def test_a_job_on_two_shared_nodes_has_as_many_cores_of_each_as_was_decided(
+    region: Region,
+) -> None:
+    slurm = region.slurm
+    beside = slurm.submit("sleep 60", "--nodelist=n1", "--time=2")
+    region.until(lambda: _cpus_by_node(slurm, beside), "the job beside it")
+    even = slurm.submit("sleep 5", "--nodes=2", "--ntasks=8", "--nodelist=n[1-2]", "--time=1")
+    region.until(lambda: _cpus_by_node(slurm, even), "its start")
+    assert _cpus_by_node(slurm, even) == {"n1": 4, "n2": 4}
+    assert _cpus_by_node(slurm, beside) == {"n1": 2}, "plain Slurm would give six of n1"
+    slurm.say("scancel", str(beside))
+
+
+def _cpus_by_node(slurm: LocalSlurm, number: int) -> dict[str, int]:
+    """The CPUs of each node that a job has; none before it runs."""
+    said = slurm.say("scontrol", "show", "job", "--details", str(number))
+    given = re.findall(r"\bNodes=(\S+) CPU_IDs=(\S+)", said)
+    return {node: len(expand(f"c[{ids}]")) for nodes, ids in given for node in expand(nodes)}

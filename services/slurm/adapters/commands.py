@@ -139,6 +139,8 @@ class Slurm:
         if release.count:
             # Slurm would add nodes to those where it finds more room on them.
             said.append(f"NumNodes={release.count}-{release.count}")
+        if release.least_cpus:
+            said.append(f"MinCPUsNode={release.least_cpus}")
         self._change("scontrol", "update", f"JobId={job}", *said)
         self._change("scontrol", "release", job)
 

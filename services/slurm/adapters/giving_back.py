@@ -28,7 +28,7 @@ _COMMENTS: Final = ("comment", "admin_comment")
 _HELD_HERE: Final = "JobHeldAdmin"
 # What a grant changed, behind the word on it (shared/slurm/grant_answer.py).
 _STARTED: Final = re.compile(r"coplace grant=\d+ started")
-_BEFORE: Final = re.compile(r" (limit|requeue|sizes|wanted)=(\S+)")
+_BEFORE: Final = re.compile(r" (limit|requeue|sizes|cpus|wanted)=(\S+)")
 _NAME: Final = re.compile(r"^ClusterName\s*= *(\S+)", re.MULTILINE)
 # On so many nodes may be what has no limit of them.
 _ANY_NODES: Final = 100_000
@@ -96,6 +96,8 @@ def _restored(job: Mapping[str, Any]) -> Iterator[str]:
     if before.get("sizes", has_sizes) != has_sizes:
         least, most = before["sizes"].split("-")
         yield f"NumNodes={least}-{most if int(most) else _ANY_NODES}"
+    if before.get("cpus", "") not in ("", str(_number(job, "minimum_cpus_per_node"))):
+        yield f"MinCPUsNode={before['cpus']}"
     limit_min = _number(job, "time_limit")
     if before.get("limit", "") not in ("", "UNLIMITED" if limit_min is None else str(limit_min)):
         yield f"TimeLimit={before['limit']}"

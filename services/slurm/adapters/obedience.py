@@ -132,8 +132,9 @@ class Obedience:
 
     def _ask_for(self, job: SlurmJob, order: Order) -> None:
         match order:
-            case Release(word=word, count=count):
-                about_it = job.answered(word, job.has_sizes if count else "")
+            case Release(word=word, count=count, least_cpus=least_cpus):
+                cpus = str(job.least_cpus) if least_cpus else ""
+                about_it = job.answered(word, job.has_sizes if count else "", cpus)
                 self._slurm.release(job.name_in_slurm, replace(order, word=about_it))
             case Explain(reason=reason):
                 self._notes.note([job], noted(reason))

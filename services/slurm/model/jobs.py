@@ -154,9 +154,9 @@ class SlurmJob:
             return int(said.limit) if said.limit.isdecimal() else None
         return number(self.fields.get("time_limit"))
 
-    def answered(self, word: GrantAnswer, sizes: str = "") -> GrantAnswer:
+    def answered(self, word: GrantAnswer, sizes: str = "", cpus: str = "") -> GrantAnswer:
         """Return a word with what a start puts something else in the place of; the `sizes` are its
-        numbers of nodes where it is the first that does."""
+        numbers of nodes, and `cpus` its least of a node, where it is the first that does."""
         said = self._kept_word
         limit_min, requeue = number(self.fields.get("time_limit")), self.fields.get("requeue")
         limit = said.limit if said.grant else str(limit_min or "UNLIMITED")
@@ -166,6 +166,7 @@ class SlurmJob:
             limit=limit,
             requeue=may_requeue,
             sizes=self.sizes or sizes,
+            cpus=said.cpus or cpus,
             wanted=self.wanted,
         )
 
@@ -189,6 +190,22 @@ class SlurmJob:
     def most_nodes(self) -> int:
         """Return on how many nodes it runs at most, as its user asked; 0: nobody said."""
         return int(self.sizes.split("-")[1]) if self.sizes else self.asked("max_nodes")
+
+    @property
+    def least_cpus(self) -> int:
+        """Return how many CPUs it needs of each node at least, as its user asked."""
+        kept = self._kept_word.cpus
+        return int(kept) if kept else self.asked("minimum_cpus_per_node")
+
+    def least_cpus_on(self, nodes: int, cpus: int) -> int:
+        """Return the least CPUs of a node by which Slurm gives it so many `cpus` on each of some
+        nodes, where that is all that it asked for: Slurm would fill one node after the other. 0
+        where there is nothing to say."""
+        tasks, of_task = self.asked("tasks"), max(self.asked("cpus_per_task"), 1)
+        is_even = tasks * of_task == self.asked("cpus") == nodes * cpus and tasks % nodes == 0
+        if nodes > 1 and is_even and not self.is_alone and cpus > self.least_cpus:
+            return cpus
+        return self.least_cpus if self._kept_word.cpus else 0
 
     @property
     def was_released(self) -> bool:

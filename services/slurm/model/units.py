@@ -57,7 +57,7 @@ def _each(job: SlurmJob, asked: Tres, nodes: int, cpus: int, threads: int) -> As
     of_gres = gres_counts(text(job.fields.get("cpus_per_tres")))
     each = max(
         -(-cpus // nodes),
-        job.asked("minimum_cpus_per_node"),
+        job.least_cpus,
         *(gres.get(name, 0) * count for name, count in of_gres.items()),
         1,
     )

@@ -23,13 +23,15 @@ _NOT_KNOWN_US: Final = 3_000_000
 @dataclass(frozen=True, slots=True)
 class Release:
     """Start a held job on these nodes (host lists), within a limit, under a word; on so many and no
-    others, where `count` is not 0. Slurm requeues it by itself where it `may_requeue`."""
+    others, where `count` is not 0, and with so many CPUs of each at least, where `least_cpus` is
+    not 0. Slurm requeues it by itself where it `may_requeue`."""
 
     nodes: Sequence[str]
     limit_min: int
     word: GrantAnswer
     count: int = 0
     may_requeue: bool = False
+    least_cpus: int = 0
 
     def __str__(self) -> str:
         where = ",".join(self.nodes) or "any nodes"
@@ -182,7 +184,8 @@ def _start(decision: PlacementDecided, job: SlurmJob | None, now_us: int) -> lis
     most = 0 if job.keeps_to(count) else count
     # A node that does not boot would end the job before it has run. Slurm starts it on no other.
     may_requeue = decision.boot_s > 0 and job.may_requeue
-    return [Release(nodes, limit_min, word, most, may_requeue)]
+    least_cpus = job.least_cpus_on(count, decision.cores_per_node)
+    return [Release(nodes, limit_min, word, most, may_requeue, least_cpus)]
 
 
 def orders_of_refused(

@@ -169,6 +169,11 @@ def test_a_job_is_released_on_the_decided_nodes_and_on_no_more_of_them(commands:
     assert changed.endswith(" ReqNodeList=n[1-2],m1 NumNodes=3-3")
     assert released == "release 17"
     assert GrantAnswer.parse(changed) == word
+    even = Release(("n[1-2]",), 5, word._replace(cpus="1"), count=2, least_cpus=3)
+    Slurm().release("17", even)
+    changed = (commands / "asked").read_text().splitlines()[-2]
+    assert changed.endswith(" NumNodes=2-2 MinCPUsNode=3")
+    assert GrantAnswer.parse(changed) == even.word
 
 
 def test_nodes_are_asked_for_by_one_command_where_sinfo_shows_groups(commands: Path) -> None:

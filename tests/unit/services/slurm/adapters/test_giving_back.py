@@ -47,6 +47,8 @@ def test_what_waits_is_given_back_and_what_its_user_holds_stays() -> None:
             job(10, admin_comment=f"{plain} sizes=1-4", node_count=2, max_nodes=2),
             job(11, admin_comment=f"{plain} sizes=2-0", node_count=2, max_nodes=2),
             job(12, admin_comment=plain, node_count=2, max_nodes=2),
+            job(13, admin_comment=f"{plain} cpus=1", minimum_cpus_per_node=1),
+            job(14, admin_comment=f"{plain} cpus=1", minimum_cpus_per_node=2),
             job(4, comment="mine coplace held by its user"),
             job(5, **RUNS),
             job(6, priority=7),
@@ -56,9 +58,10 @@ def test_what_waits_is_given_back_and_what_its_user_holds_stays() -> None:
         ]
     )
     assert found == [
-        GivenBack(("1", "2", "12", "7_[1-3]", "8")),
+        GivenBack(("1", "2", "12", "13", "7_[1-3]", "8")),
         GivenBack(("10",), ("NumNodes=1-4",)),
         GivenBack(("11",), ("NumNodes=2-100000",)),
+        GivenBack(("14",), ("MinCPUsNode=1",)),
         GivenBack(("3",), ("ReqNodeList=n[1-2]",)),
     ]
 

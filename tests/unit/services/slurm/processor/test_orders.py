@@ -2,6 +2,7 @@
 given back starts."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from coplace.v1.placement_pb2 import (
@@ -84,6 +85,34 @@ def test_slurm_requeues_a_job_whose_node_does_not_boot_where_its_user_lets_it(
     assert release.may_requeue is may_requeue
     boots.boot_s = 0.0
     assert orders(boots, job, NOW_US) == [Release(("n[1-2]",), 2, STARTED, 2)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "cores_per_node", "least_cpus"),
+    [
+        ({"tasks": 6, "cpus": 6}, 3, 3),
+        ({"tasks": 2, "cpus": 8, "cpus_per_task": 4}, 4, 4),
+        # Slurm would give more CPUs than were asked for, or shares none of the nodes.
+        ({"tasks": 7, "cpus": 7}, 4, 0),
+        ({"tasks": 3, "cpus": 12, "cpus_per_task": 4}, 6, 0),
+        ({"tasks": 6, "cpus": 3}, 2, 0),
+        ({"tasks": 6, "cpus": 6, "shared": "none"}, 3, 0),
+        # One has so many anyway.
+        ({"tasks": 2, "cpus": 2}, 1, 0),
+        ({"tasks": 6, "cpus": 6, "minimum_cpus_per_node": 3}, 3, 0),
+        # A start before this one asked for more.
+        ({"tasks": 7, "cpus": 7, "admin_comment": f"{STARTED} cpus=1"}, 4, 1),
+    ],
+)
+def test_cores_of_a_job_are_as_many_on_each_node_as_was_decided(
+    asked: dict[str, Any], cores_per_node: int, least_cpus: int
+) -> None:
+    job = SlurmJob({**JOB, "shared": "", "minimum_cpus_per_node": 1, **asked})
+    decision = start()
+    decision.cores_per_node = cores_per_node
+    [release] = orders(decision, job, NOW_US)
+    assert isinstance(release, Release)
+    assert release.least_cpus == least_cpus
 
 
 def test_a_start_that_comes_again_is_obeyed_again_as_long_as_the_job_waits() -> None:
