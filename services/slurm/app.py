@@ -59,8 +59,12 @@ _AGAIN_S: Final = 5.0
 _QUOTES_EVERY_S: Final = 0.2
 # For so long behind a change Slurm is looked at as often as while there are some.
 _BUSY_S: Final = 30.0
-# Slurm answers no more than this part of the time: slurmctld has others to answer.
+# The plugin leaves its word a moment before Slurm has the job.
+_WORD_BEFORE_S: Final = 0.05
+# Slurm answers no more than this part of the time, since slurmctld has others to answer; where jobs
+# come, whose users wait, a larger one.
 _MOST_OF_TIME: Final = 0.2
+_MOST_WHERE_JOBS_COME: Final = 0.5
 
 log = structlog.get_logger(__name__)
 _T = TypeVar("_T")
@@ -313,7 +317,7 @@ class _Looks:
         every_s = own.speaks_every_s
         self._heartbeat = SlurmHeartbeat(region, own.site, both.name, both.clusters, every_s)
         self._contact = Contact(region, own.heartbeat, lambda: reader.is_silent, every_s)
-        self._word = PluginsWord(own.submitted_file)
+        self._word = PluginsWord(own.submitted_file, before_s=_WORD_BEFORE_S)
         self._busy_until_s = 0.0
         self._answered_in_s = 0.0
         self.shown: Sequence[SlurmJob] = ()
@@ -325,8 +329,9 @@ class _Looks:
         while True:
             problem = await _tried(self._look, problem)
             is_busy = time.monotonic() < self._busy_until_s
-            pause_s = self._own.looks_every_s if is_busy else self._own.idle_looks_every_s
-            least_s = self._answered_in_s / _MOST_OF_TIME
+            every_s = self._own.looks_every_s if is_busy else self._own.idle_looks_every_s
+            pause_s = max(every_s, _rest_s(self._answered_in_s, _MOST_OF_TIME))
+            least_s = _rest_s(self._answered_in_s, _MOST_WHERE_JOBS_COME)
             await asyncio.sleep(least_s)
             await self._word.wait(pause_s - least_s)
 
@@ -369,6 +374,11 @@ class _Looks:
                 self._slurm.let_go(job.name_in_slurm)
         except SlurmError as error:
             log.warning("tried again", job=job.name_in_slurm, problem=str(error))
+
+
+def _rest_s(answered_in_s: float, most_of_time: float) -> float:
+    """Return how long Slurm is asked nothing behind an answer that took so long."""
+    return answered_in_s * (1 / most_of_time - 1)
 
 
 async def _every(period_s: float, act: Callable[[], object], word: PluginsWord = NO_WORD) -> None:

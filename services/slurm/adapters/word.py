@@ -6,17 +6,16 @@ from pathlib import Path
 from typing import Final
 
 # To look at the time of a file costs some microseconds.
-_LOOKS_EVERY_S: Final = 0.1
-# The plugin leaves its word a moment before Slurm has the job.
-_BEFORE_S: Final = 0.05
+_LOOKS_EVERY_S: Final = 0.02
 
 
 class PluginsWord:
     """Whether something came or ended since somebody last looked, by the times of what
     deploy/slurm/job_submit.lua and jobcomp.lua write. Where they write nothing there is no word."""
 
-    def __init__(self, *written: Path) -> None:
-        self._written = written
+    def __init__(self, *written: Path, before_s: float = 0.0) -> None:
+        """The word is left so long before what it says is so."""
+        self._written, self._before_s = written, before_s
         self._known: Sequence[int] = ()
         self.heard()
 
@@ -36,7 +35,7 @@ class PluginsWord:
             if left_s <= 0:
                 return False
             await asyncio.sleep(min(left_s, _LOOKS_EVERY_S))
-        await asyncio.sleep(_BEFORE_S)
+        await asyncio.sleep(self._before_s)
         return True
 
     def _times_ns(self) -> Sequence[int]:
