@@ -58,13 +58,10 @@ end
 function slurm_job_modify(job, existing, partitions, user)
    local is_operator = user == 0 or user == slurm_user
    local is_release = job.priority ~= nil and job.priority ~= slurm.NO_VAL and job.priority ~= 0
-   -- Slurm starts heterogeneous jobs itself: their users let them in.
-   local het_job = existing.het_job_id
-   local is_part = het_job ~= nil and het_job ~= 0 and het_job ~= slurm.NO_VAL
    local before = existing.comment or ""
    local comment = job.comment or before
    local is_held = before:find(held, 1, true) ~= nil or comment:find(held, 1, true) ~= nil
-   local is_slurms = is_part or (existing.admin_comment or ""):find(given_back, 1, true) ~= nil
+   local is_slurms = (existing.admin_comment or ""):find(given_back, 1, true) ~= nil
    if job.priority == 0 and not is_operator then
       job.comment = with_mark(comment)
    elseif is_release and is_held then
