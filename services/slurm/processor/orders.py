@@ -162,7 +162,8 @@ def orders(
             return _withdraw(decision, job)
         case placement_pb2.VERDICT_REJECTED if job is not None and _is_slurms(decision, job):
             is_left = job.is_given_back and (job.is_held_by_user or not job.is_held)
-            return [] if is_left else [Explain(decision.reason), GiveBack()]
+            is_done = is_left or not job.is_pending
+            return [] if is_done else [Explain(decision.reason), GiveBack()]
         case placement_pb2.VERDICT_CANCELLED | placement_pb2.VERDICT_REJECTED:
             return _drop(decision, job)
         case placement_pb2.VERDICT_ACTION:
@@ -233,7 +234,7 @@ def _is_slurms(decision: PlacementDecided, job: SlurmJob) -> bool:
     Slurm, which may be several, may have them, or have two parts share a node."""
     kinds = {misfit.kind for misfit in decision.misfits}
     is_late = placement_pb2.MISFIT_KIND_STARTS_TOO_LATE in kinds
-    return bool(job.parts) and job.is_pending and bool(kinds) and not is_late
+    return bool(job.parts) and bool(kinds) and not is_late
 
 
 def orders_of_refused(
