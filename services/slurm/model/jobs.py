@@ -115,6 +115,11 @@ class SlurmJob:
         return self.state in _HOLDS_NODES
 
     @property
+    def has_run(self) -> bool:
+        """Return whether it has had nodes since it was submitted or requeued."""
+        return bool(self.fields.get("nodes"))
+
+    @property
     def is_configuring(self) -> bool:
         """Return whether its nodes boot or are prepared: Slurm has a time of its start, but counts
         it anew when they have booted."""
@@ -411,7 +416,7 @@ class SlurmJob:
     def message(self) -> Message:
         """Return what jobcomp/kafka would send of it now."""
         of, given = self.fields, {name: number(self.fields.get(name)) for name in _NUMBERS}
-        has_run = bool(of.get("nodes"))
+        has_run = self.has_run
         limit_min = self.asked_limit_min if self.is_pending else given["time_limit"]
         shown = self.least_nodes if self.is_pending else given["node_count"]
         nodes = (shown or 1) if has_run or self.is_pending else 0

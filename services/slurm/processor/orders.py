@@ -192,7 +192,7 @@ def _crosses_a_hold(decision: PlacementDecided, job: SlurmJob, held_at_us: int) 
 
 def _start(decision: PlacementDecided, job: SlurmJob | None, now_us: int) -> list[Order]:
     if job is None or not (job.is_pending or job.has_nodes):
-        return [Decline(_GONE)]
+        return _over(decision, job)
     if job.has_nodes or job.word.grant > decision.grant:
         return []
     if job.is_given_back:
@@ -209,6 +209,12 @@ def _start(decision: PlacementDecided, job: SlurmJob | None, now_us: int) -> lis
     longest_min = max(part.asked_limit_min or _UNLIMITED_MIN for part in job.parts)
     pairs = zip(job.parts, named, strict=True)
     return [ReleaseParts([_release(decision, part, on, longest_min) for part, on in pairs])]
+
+
+def _over(decision: PlacementDecided, job: SlurmJob | None) -> list[Order]:
+    """Return the answer for a job that is over: of one that ran under this grant its end says all."""
+    has_run = job is not None and job.has_run and job.word.is_started
+    return [] if has_run and job and job.word.grant == decision.grant else [Decline(_GONE)]
 
 
 def _release(
@@ -256,7 +262,7 @@ def orders_of_refused(
 def _withdraw(decision: PlacementDecided, job: SlurmJob | None) -> list[Order]:
     """A start that took place has crossed the question, and counts unless it is void."""
     if job is None or not (job.is_pending or job.has_nodes):
-        return [Decline(_GONE)]
+        return _over(decision, job)
     if job.is_pending and job.is_given_back:
         return [Decline(_GIVEN_BACK)]
     if job.is_pending and job.word.grant > decision.grant:
