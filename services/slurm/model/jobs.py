@@ -178,7 +178,7 @@ class SlurmJob:
 
     @property
     def released_on(self) -> str:
-        """Return the nodes that it is to start on, as a host list; of a gang those of its parts that
+        """Return the nodes that it is to start on, as a host list; of a gang those of parts that
         never start there."""
         never = (each for each in self.parts or (self,) if each.never_starts_for or not self.parts)
         named = (text(each.fields.get("required_nodes")) for each in never)

@@ -212,9 +212,10 @@ def _start(decision: PlacementDecided, job: SlurmJob | None, now_us: int) -> lis
 
 
 def _over(decision: PlacementDecided, job: SlurmJob | None) -> list[Order]:
-    """Return the answer for a job that is over: of one that ran under this grant its end says all."""
-    has_run = job is not None and job.has_run and job.word.is_started
-    return [] if has_run and job and job.word.grant == decision.grant else [Decline(_GONE)]
+    """Return the answer for a job that is over: none for a run under this grant, of which the end
+    says all."""
+    word = job.word if job is not None and job.has_run else GrantAnswer()
+    return [] if word.is_started and word.grant == decision.grant else [Decline(_GONE)]
 
 
 def _release(

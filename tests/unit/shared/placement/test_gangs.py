@@ -369,11 +369,11 @@ def test_a_cluster_on_which_a_gang_waits_is_under_easy() -> None:
 def handed_over(start: PlacementDecided, *nodes: int) -> list[Event]:
     """A gang whose resource manager goes on with a job for each part, on these nodes."""
     began_us = start.decided_at_us + 1_000_000
-    ends = {"grant": start.grant, "cluster": "p1", "started_at_us": began_us}
+    ends: dict[str, Any] = {"grant": start.grant, "cluster": "p1", "started_at_us": began_us}
     found = [region.finished("a", began_us, outcome=JOB_OUTCOME_CANCELLED, **ends)]
     for at, node in enumerate(nodes):
         asked = region.submitted(f"a+{at}", T0_US + 2, nodes=1, cores_per_unit=1, shareable=True)
-        runs = {"job_id": f"a+{at}", "grant": 0, "started_at_us": began_us}
+        runs: dict[str, Any] = {"job_id": f"a+{at}", "grant": 0, "started_at_us": began_us}
         found += [asked, region.started(start, nodes=[f"p1-{node:04d}"], **runs)]
     return found
 
