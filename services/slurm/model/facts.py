@@ -96,8 +96,8 @@ def _say_parts(submitted: JobSubmitted, job: SlurmJob, terms: SlurmTerms) -> Set
     submitted.priority, submitted.is_interactive = job.priority, job.is_interactive
     submitted.reservation = printable(job.reservation)
     submitted.architectures.append(printable(terms.architecture))
-    why = why_not_followed(job, terms.select) or _why_no_gang(submitted, job)
-    _say_held(submitted, job, why)
+    no_gang = _why_no_gang(submitted, job)
+    _say_held(submitted, job, why_not_followed(job, terms.select) or no_gang)
     return repaired
 
 

@@ -28,6 +28,8 @@ def with_gangs(shown: Sequence[SlurmJob]) -> list[SlurmJob]:
     """Return jobs with each heterogeneous one that waits, or whose nodes boot, in the place of its
     parts."""
     by_number = _by_number(shown)
+    if not by_number:
+        return list(shown)
     gangs = {name: _gang(parts) for name, parts in by_number.items() if _waits(name, parts)}
     found: list[SlurmJob] = []
     for job in shown:

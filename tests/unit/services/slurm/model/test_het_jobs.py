@@ -124,6 +124,7 @@ def test_a_gang_has_the_parts_as_slurm_would_give_them() -> None:
         ({"resv_name": "school"}, "parts with another reservation"),
         ({"dependency": "afterok:3(unfulfilled)"}, "parts with other dependencies"),
         ({"required_nodes": "n1"}, "want node 'n1' twice"),
+        ({"required_nodes": "n1", "burst_buffer": "x", "account": "a"}, "another account"),
         ({"licenses": "a|b"}, "of its part 1"),
         ({"partition": ",".join(f"p{n}" for n in range(65))}, "65 choices of partitions"),
     ],
