@@ -88,6 +88,7 @@ class RunsSeen:
         """What placement takes for not over, and Slurm shows as requeued since."""
         by_stem = dict(self._stems(shown))
         known = list(self._listed()) if by_stem else []
+        ids = {job.job_id for job in known}
         self.kept_out = frozenset(job.job_id for job in known if _KEPT_OUT in job.reason)
         self.held_by_user = frozenset(job.job_id for job in known if HELD_BY_USER in job.reason)
         self.held_changed = frozenset(job.job_id for job in known if CHANGED in job.reason)
@@ -96,13 +97,19 @@ class RunsSeen:
             job = by_stem.get(stem)
             if job is not None and 0 < submit_s < job.submit_s:
                 yield _run_of(listed, submit_s, job)
+                # They ran, and placement may not have heard of their start yet.
+                runs = (_run_of(listed, submit_s, part) for part in job.parts)
+                yield from (run for run in runs if self._id(run) not in ids)
 
     def _stems(self, shown: Iterable[SlurmJob]) -> Iterator[tuple[_Stem, SlurmJob]]:
         for job in each_part(shown):
             try:
-                yield _stem_and_submit_s(identify(job.message(), self._site))[0], job
+                yield _stem_and_submit_s(self._id(job))[0], job
             except RejectedError:
                 continue
+
+    def _id(self, job: SlurmJob) -> str:
+        return identify(job.message(), self._site)
 
 
 def _number(job: SlurmJob) -> _Number:

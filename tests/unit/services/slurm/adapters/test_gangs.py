@@ -13,7 +13,12 @@ from coplace.v1.placement_pb2 import (
     PlacedPart,
     PlacementDecided,
 )
-from coplace.v1.placement_service_pb2 import JOB_STANDING_DECIDED, Allocation, ListedJob
+from coplace.v1.placement_service_pb2 import (
+    JOB_STANDING_DECIDED,
+    JOB_STANDING_RUNNING,
+    Allocation,
+    ListedJob,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -253,9 +258,16 @@ def test_a_start_and_a_requeue_while_nobody_looked_end_the_gang_that_placement_k
     listed = ListedJob(job_id=JOB_ID, user="ada", account="none", standing=JOB_STANDING_DECIDED)
     listed.allocation.CopyFrom(allocation)
     requeued = with_gangs(parts(submit_time=SUBMIT_S + 62))
-    [ended] = RunsSeen(SITE, lambda: [listed]).ended(requeued)
-    finished = facts_of(ended, TERMS).told[1].job_finished
-    assert (finished.job_id, finished.grant, finished.started_at_us) == (JOB_ID, 2, 0)
+    runs = RunsSeen(SITE, lambda: [listed]).ended(requeued)
+    finished = [facts_of(run, TERMS).told[1].job_finished for run in runs]
+    assert [(each.job_id, each.grant, each.started_at_us) for each in finished] == [
+        *((JOB_ID, 2, 0), (PARTS[0], 0, 0), (PARTS[1], 0, 0))
+    ], "a start of its parts may be on its way to placement"
+    of_part = ListedJob(job_id=PARTS[1], user="ada", account="none", standing=JOB_STANDING_RUNNING)
+    of_part.allocation.CopyFrom(allocation)
+    runs = RunsSeen(SITE, lambda: [listed, of_part]).ended(requeued)
+    ended = [event.job_finished.job_id for run in runs for event in facts_of(run, TERMS).told]
+    assert [each for each in ended if each] == [JOB_ID, PARTS[0], PARTS[1]]
 
 
 def test_a_part_that_is_changed_holds_the_gang_and_the_start_of_one_does_not() -> None:
