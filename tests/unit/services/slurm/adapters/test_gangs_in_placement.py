@@ -175,6 +175,21 @@ class Course:
         self.publisher = SlurmPublisher(self.told, TERMS, runs)
         self.obedience = Obedience(self.slurm, self.told, SITE, notes, looks)  # type: ignore[arg-type]
 
+    def go_on(self) -> None:
+        """Do what is to be done."""
+        for step in (self.look, self.fold, self.obey, self.obey, self.slurm.start):
+            step()
+
+    def be_killed_behind_a_start(self, *ended: int) -> None:
+        """Be killed before the decision is known to be obeyed, which takes four commands."""
+        self.look()
+        self.fold()
+        self.obey(killed_behind=3)
+        self.slurm.start()
+        for number in ended:
+            self.slurm.end(number)
+        self.obey()
+
     def look(self) -> None:
         """Publish what is shown."""
         listed = self.placement.queries.jobs(ListJobsRequest(cluster="alpha"))
@@ -221,23 +236,26 @@ def test_each_starts_whole_and_holds_its_nodes_once_wherever_the_process_is_kill
     course = Course()
     slurm = course.slurm
     steps: dict[str, Callable[[], object]] = {
+        "go on": course.go_on,
         "look": course.look,
         "fold": course.fold,
         "obey": course.obey,
         "obey and be killed": lambda: course.obey(data.draw(st.integers(0, 6))),
+        "be killed behind a start": course.be_killed_behind_a_start,
+        "be killed behind a run": lambda: course.be_killed_behind_a_start(17, 18, 27, 28),
         "start": slurm.start,
         "kill": course.begin,
         "end": lambda: slurm.end(data.draw(st.sampled_from([17, 18, 27, 28]))),
         "requeue": lambda: slurm.requeue(data.draw(st.sampled_from(FIRSTS))),
         "cancel": lambda: slurm.cancel(str(data.draw(st.sampled_from(FIRSTS)))),
     }
-    for name in data.draw(st.lists(st.sampled_from(sorted(steps)), max_size=40)):
+    names = st.sampled_from([*["go on"] * len(steps), *steps])
+    for name in data.draw(st.lists(names, max_size=30)):
         steps[name]()
         running = [node for number in slurm.all if (node := slurm.all[number]["nodes"])]
         assert len(slurm.taken) <= NODES, running
     for _ in range(30):
-        for step in (course.look, course.fold, course.obey, course.obey, slurm.start):
-            step()
+        course.go_on()
         course.look()
         course.fold()
         for number in slurm.all:
