@@ -66,6 +66,7 @@ _ENDS: Final = {
     "PREEMPTED": "another job took its nodes (PREEMPTED)",
     "REQUEUED": "requeued (REQUEUED)",
     "RESIZING": "it got other nodes (RESIZING)",
+    "STARTED_IN_PARTS": "its parts run, each a job of its own (STARTED_IN_PARTS)",
 }
 OVER: Final = frozenset({JOB_STANDING_FINISHED, JOB_STANDING_CANCELLED, JOB_STANDING_REJECTED})
 _FIGURES: Final = ("nodes", "GHz", "time s", "power W", "node energy kJ", "part_eff", "tier")

@@ -58,13 +58,10 @@ end
 function slurm_job_modify(job, existing, partitions, user)
    local is_operator = user == 0 or user == slurm_user
    local is_release = job.priority ~= nil and job.priority ~= slurm.NO_VAL and job.priority ~= 0
-   -- Slurm starts heterogeneous jobs itself: their users let them in.
-   local het_job = existing.het_job_id
-   local is_part = het_job ~= nil and het_job ~= 0 and het_job ~= slurm.NO_VAL
    local before = existing.comment or ""
    local comment = job.comment or before
    local is_held = before:find(held, 1, true) ~= nil or comment:find(held, 1, true) ~= nil
-   local is_slurms = is_part or (existing.admin_comment or ""):find(given_back, 1, true) ~= nil
+   local is_slurms = (existing.admin_comment or ""):find(given_back, 1, true) ~= nil
    if job.priority == 0 and not is_operator then
       job.comment = with_mark(comment)
    elseif is_release and is_held then
@@ -77,6 +74,12 @@ function slurm_job_modify(job, existing, partitions, user)
       -- A note may come a moment after a hold.
       job.comment = with_mark(comment)
    elseif is_release and existing.priority == 0 and not is_operator and not is_slurms then
+      -- Of a heterogeneous job the first part is asked for all.
+      local first = existing.het_job_id
+      if first ~= nil and first ~= 0 and first ~= slurm.NO_VAL and first ~= existing.job_id then
+         job.priority = slurm.NO_VAL
+         return slurm.SUCCESS
+      end
       slurm.log_user("Coplace decides when this job starts: coplace why, coplace release")
       return slurm.ERROR
    end

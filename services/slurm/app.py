@@ -364,8 +364,8 @@ class _Looks:
             log.warning("tried again", problem=str(error))
 
     def _keep_to_placement(self, job: SlurmJob) -> None:
-        """Hold a job that Slurm may start though nobody decided that. Heterogeneous jobs are
-        Slurm's own."""
+        """Hold a job that Slurm may start though nobody decided that. Those of scrontab are Slurm's
+        own."""
         try:
             if job.is_loose:
                 with self._looks.changing(job):

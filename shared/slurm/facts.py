@@ -6,6 +6,9 @@ a submission, but both carry what one holds: each gives a JobSubmitted, of which
 copy, and a JobStarted or JobFinished. Of one run all ways give facts of the same content under the
 same ids: what only some ways know of it is a part of the id of what says it.
 
+Parts of a heterogeneous job are jobs, which it is only while it waits: what its first part reports
+ends the whole (ADR 0160).
+
 Of a message only what identifies its job must be right, and where a start took place. All else is
 cleaned, cut to its bound or left out, and noted in the message's `repaired`.
 """
@@ -79,6 +82,8 @@ ENDED_STATES: Final = frozenset(OUTCOMES)
 _BACK_IN_QUEUE: Final = frozenset({"PENDING", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT"})
 _RUNS: Final = frozenset({"", "RUNNING", "CONFIGURING", "SUSPENDED", "SIGNALING", "STAGE_OUT"})
 _RESIZING: Final = "RESIZING"
+# How a heterogeneous job ends that starts: its parts are the jobs that run.
+STARTED_IN_PARTS: Final = "STARTED_IN_PARTS"
 _REQUEUED: Final = "REQUEUED"
 # Of what ended otherwise, Slurm's releases and ways have other codes.
 _FAILED: Final = "FAILED"
@@ -112,10 +117,41 @@ def envelopes(message: Message, site: Site, latest_us: int | None = None) -> lis
     """Return the facts that a message reports, in order; times of a run behind `latest_us` are not
     believed. Raises RejectedError, which names the field, where it says not which job it is about,
     or nothing that happened."""
+    first, *later = _facts_on_clusters(message, site, latest_us)
+    return [first, *_end_of_whole(message, site, latest_us), *later] if later else [first]
+
+
+def _facts_on_clusters(message: Message, site: Site, latest_us: int | None) -> list[Envelope]:
     submitted = _submitted(message, site)
     first, later = _facts(message, submitted, site, latest_us)
     say_where_asked(first, message, site.clusters)
     return [first, *(say_where_run(each, message, site.clusters) for each in later)]
+
+
+def _end_of_whole(message: Message, site: Site, latest_us: int | None) -> list[Envelope]:
+    """The end of a heterogeneous job, and behind it the submission, by what its first part reports:
+    it never starts, or ends as it does. None by a part that was resized, nor by what is known of a
+    run that Slurm shows no more."""
+    is_first = message.number("het_job_offset") == 0 and _is_part(message)
+    is_resized = _state(message) == _RESIZING or _resized_us(message)
+    if not is_first or is_resized or message.has("is_recalled"):
+        return []
+    whole = message.but(het_job_id=None, het_job_offset=None)
+    if not _had_nodes(message):
+        return _facts_on_clusters(whole, site, latest_us)[::-1] if _outcome(message) else []
+    handed_over = {"@end": message.raw("@start"), "elapsed": 0, "suspended": 0}
+    whole = whole.but(**handed_over, state="CANCELLED", exit_code=None, failed_node=None)
+    asked, ended = _facts_on_clusters(whole, site, latest_us)
+    finished = ended.job_finished
+    finished.ended_as = STARTED_IN_PARTS
+    finished.resources.clear()
+    finished.ClearField("memory_gib")
+    return [ended, asked]
+
+
+def _is_part(message: Message) -> bool:
+    """Return whether it is of a part of a heterogeneous job."""
+    return bool(message.number("het_job_id")) and message.number("het_job_offset") is not None
 
 
 def _facts(
@@ -128,12 +164,12 @@ def _facts(
     if outcome is not None:
         finished = _finished(message, submitted, outcome, site, latest_us)
         more = (*_known_pause(message, finished), *_known_failed(finished), *_known_exit(finished))
-        number = _number(*_known_grant(finished.grant), *more, *known)
+        number = _number(*_known_word(finished), *more, *known)
         return first, [job_fact(site.name, finished, number, finished.ended_at_us)]
     if _state(message) in _BACK_IN_QUEUE:
         return first, []
     started = _started(message, submitted)
-    number = _number(*_known_grant(started.grant))
+    number = _number(*_known_word(started))
     return first, [job_fact(site.name, started, number, started.started_at_us)]
 
 
@@ -172,8 +208,11 @@ def _known_otherwise(message: Message, submitted: JobSubmitted) -> Iterator[str]
         yield "by-script"
 
 
-def _known_grant(grant: int) -> tuple[str, ...]:
-    return (f"grant-{grant}",) if grant else ()
+def _known_word(run: JobStarted | JobFinished) -> tuple[str, ...]:
+    """Of a part of a heterogeneous job the word on the grant of the whole says the clock alone."""
+    if run.grant:
+        return (f"grant-{run.grant}",)
+    return (f"clock-{run.freq_ghz:g}",) if run.freq_ghz else ()
 
 
 def _known_pause(message: Message, finished: JobFinished) -> tuple[str, ...]:
@@ -335,9 +374,11 @@ def _started(message: Message, submitted: JobSubmitted) -> JobStarted:
 
 
 def _word(message: Message, submitted: JobSubmitted) -> GrantAnswer:
-    """The word on the grant that a run is under; of grant 0 where it has none, or nobody says."""
+    """The word on the grant that a run is under; of grant 0 where it has none, or nobody says, and
+    where it is that of a heterogeneous job of which this is a part."""
     said = GrantAnswer.parse(message.raw("admin_comment"))
-    return said.about(submitted.submitted_at_us // _SECOND_US)
+    about_it = said.about(submitted.submitted_at_us // _SECOND_US)
+    return about_it._replace(grant=0) if _is_part(message) else about_it
 
 
 def _finished(
@@ -523,9 +564,8 @@ def _expanded(message: Message, field: str) -> list[str]:
 
 def _local_id(message: Message) -> str:
     """Return the number as Slurm prints it: parts of a heterogeneous job as JOB+PART."""
-    leader, part = message.number("het_job_id"), message.number("het_job_offset")
-    if leader and part is not None:
-        return f"{leader}+{part}"
+    if _is_part(message):
+        return f"{message.number('het_job_id')}+{message.number('het_job_offset')}"
     return str(message.needed_number("jobid"))
 
 

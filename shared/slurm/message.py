@@ -42,6 +42,10 @@ class Message:
             raise RejectedError("value", "must be a JSON object")
         return cls(fields)
 
+    def but(self, **fields: Any) -> "Message":
+        """Return a message that has these fields, and all others as they are."""
+        return Message({**self._fields, **fields})
+
     def has(self, field: str) -> bool:
         """Return whether the message holds anything in a field."""
         return self._fields.get(field) is not None

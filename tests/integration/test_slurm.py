@@ -448,3 +448,105 @@ def test_whoever_waits_in_srun_reads_when_it_starts_and_runs_when_nodes_are_free
     finally:
         srun.kill()
         srun.wait()
+
+
+# A part on each node.
+OF_TWO_PARTS: Final = (
+    *("--ntasks=1", "--time=5", "--partition=small"),
+    *(":", "--ntasks=1", "--time=5", "--partition=big"),
+)
+
+
+def part_ids(region: Region, number: int) -> list[str]:
+    """The ids in Coplace of the parts of a heterogeneous job."""
+    submit_s = region.job(number).submit_s
+    return [f"north/alpha/{number}+{part}/{submit_s}" for part in (0, 1)]
+
+
+def handed_over(region: Region, job_id: str) -> JobFinished:
+    """The end of a heterogeneous job that runs in parts."""
+    region.until(partial(region.facts, JobFinished, job_id), "that it is handed over")
+    found: list[JobFinished] = region.facts(JobFinished, job_id)
+    assert {each.ended_as for each in found} == {"STARTED_IN_PARTS"}
+    assert {each.started_at_us == each.ended_at_us for each in found} == {True}
+    return max(found, key=lambda each: each.grant)
+
+
+def require_charged_as_slurm_has_it(region: Region, job_id: str, number: int) -> None:
+    """Wait for the end of a part, and compare it with what squeue shows of it."""
+    region.until(partial(region.facts, JobFinished, job_id), "the end of a part")
+    times = [region.job(number).fields[name] for name in ("start_time", "end_time")]
+    for ended in region.facts(JobFinished, job_id):
+        assert [ended.started_at_us // 1_000_000, ended.ended_at_us // 1_000_000] == times
+        assert (ended.cores, ended.grant) == (region.job(number).fields["cpus"], 0)
+
+
+def test_a_heterogeneous_job_waits_as_one_job_and_starts_whole_on_the_nodes_of_its_parts(
+    region: Region, readable: Path
+) -> None:
+    """Slurm itself would start it on the core that is free."""
+    blocks = region.slurm.submit("sleep 100", "--ntasks=1", "--partition=big", "--time=5")
+    region.until(partial(region.has_nodes, blocks), "the start")
+    as_user = (*AS_USER, "env", f"SLURM_CONF={readable}")
+    waits = ("sbatch", "--parsable", "--output=/dev/null", "--chdir=/")
+    number = int(region.slurm.say(*as_user, *waits, *OF_TWO_PARTS, "--wrap=true"))
+    job_id = region.id_of(number)
+    region.until_said("in 2 parts at once, 1 free", "why", job_id)
+    for command in ("hold", "release"):
+        region.slurm.say(*as_user, "scontrol", command, str(number))
+        words = "held by its user" if command == "hold" else "in 2 parts at once"
+        region.until_said(words, "why", job_id)
+    with pytest.raises(AssertionError, match="Coplace decides when this job starts"):
+        region.slurm.say(*as_user, "scontrol", "release", str(number))
+    region.kill()
+    region.slurm.say("scancel", str(blocks))
+    region.start()
+    assert handed_over(region, job_id).grant == 1
+    for part, own_id in enumerate(part_ids(region, number)):
+        require_charged_as_slurm_has_it(region, own_id, number + part)
+        [ended] = {tuple(each.node_names) for each in region.facts(JobFinished, own_id)}
+        assert ended == (f"n{1 + part}",)
+    region.until_said("its parts run, each a job of its own", "why", job_id)
+
+
+def test_a_heterogeneous_job_keeps_to_a_limit_and_its_end_is_known_though_nobody_looked(
+    region: Region,
+) -> None:
+    limit = ("limits", "set", "user", "root")
+    region.ask(*limit, "--nodes", "1")
+    number = region.slurm.submit("sleep 4", *OF_TWO_PARTS)
+    job_id = region.id_of(number)
+    region.until_said("root", "why", job_id)
+    assert not region.has_nodes(number)
+    region.ask(*limit, "--nodes", "2")
+    region.until(lambda: Slurm().jobs(number)[0].word.is_started, "the release")
+    region.kill()
+    region.until(lambda: region.job(number + 1).state == "COMPLETED", "the end in Slurm")
+    region.start()
+    assert handed_over(region, job_id).grant == 1
+    for part, own_id in enumerate(part_ids(region, number)):
+        require_charged_as_slurm_has_it(region, own_id, number + part)
+    region.ask(*limit)
+
+
+def test_heterogeneous_jobs_that_wait_are_cancelled_requeued_and_given_back_whole(
+    region: Region,
+) -> None:
+    number = region.slurm.submit("sleep 100", *OF_TWO_PARTS)
+    first, second = region.id_of(number), region.slurm.submit("sleep 2", *OF_TWO_PARTS)
+    third = region.slurm.submit("sleep 2", *OF_TWO_PARTS)
+    handed_over(region, first)
+    region.until_said("0 free", "why", region.id_of(second))
+    region.ask("cancel", region.id_of(second), "--reason", "wrong input", "--wait", "0")
+    for part in (0, 1):
+        region.until(partial(region.is_cancelled, second + part), "the end in Slurm")
+    region.until(partial(region.facts, JobFinished, region.id_of(second)), "its end in Coplace")
+    region.until(partial(region.has_run_for, number, 2.0), "two seconds of its run")
+    region.slurm.say("scontrol", "update", f"JobId={number}", "Requeue=1")
+    region.slurm.say("scontrol", "requeue", str(number))
+    region.until(lambda: region.id_of(number) != first, "the job that it is now")
+    again = region.id_of(number)
+    region.until(partial(region.facts, JobSubmitted, again), "its submission")
+    region.slurm.say("scancel", str(number))
+    region.until(partial(region.facts, JobFinished, again), "its end")
+    assert handed_over(region, region.id_of(third)).grant == 1

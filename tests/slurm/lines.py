@@ -43,6 +43,8 @@ class Line:
     is_reserved: bool = False
     is_single: bool = False
     name: str = ""
+    # The partition of the other part of a heterogeneous job, of one core.
+    beside: str = ""
     command: str = "sbatch"
     more: tuple[str, ...] = ()
     cancel_s: float = 0.0
@@ -60,6 +62,11 @@ class Line:
         if self.wanted:
             found &= {self.wanted}
         return (found & RESERVED if self.is_reserved else found - RESERVED) - {self.excluded}
+
+    @property
+    def beside_may_use(self) -> frozenset[str]:
+        """Return the nodes that its user accepts for the other part of a heterogeneous job."""
+        return NODES_OF[self.beside] - RESERVED
 
     @property
     def cores_a_node(self) -> int:
@@ -178,7 +185,9 @@ _ASKS: Final[Mapping[str, Callable[[Random, Line], Line]]] = {
     "hold": lambda rng, line: replace(line, release_s=rng.uniform(1.0, 8.0)),
     "suspend": lambda _, line: replace(line, suspends=True, lasts_s=8),
     "requeue": lambda _, line: replace(line, requeues=True, lasts_s=8),
-    "het": lambda _, line: replace(line, partitions=("small",)),
+    "het": lambda rng, line: replace(
+        line, partitions=("small",), beside=rng.choice(("small", "big"))
+    ),
     "interactive": lambda rng, line: replace(line, command=rng.choice(("srun", "salloc")), cores=1),
     "qos": lambda _, line: replace(line, more=("--qos=short",)),
 }

@@ -97,8 +97,8 @@ class Play:
             )
             return
         output = f"--output={os.devnull}"
-        if line.kind == "het":
-            options += [":", output, "--partition=big", "--ntasks=1", "--time=2"]
+        if line.beside:
+            options += [":", output, f"--partition={line.beside}", "--ntasks=1", "--time=2"]
         try:
             said = self._slurm.say(
                 "sbatch", "--parsable", output, *options, f"--wrap=#!/bin/sh\n{script}"

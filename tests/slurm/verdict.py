@@ -1,6 +1,6 @@
 """What a play on one Slurm showed, and what is wrong with it."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from statistics import fmean
 from typing import Final
@@ -11,6 +11,8 @@ from tests.slurm.watcher import ShownJob
 
 MOST_WASTED_S: Final = 10.0
 MOST_HELD_SHARE: Final = 0.02
+# Of a heterogeneous job.
+_PARTS: Final = 2
 # Slurm writes whole seconds.
 _A_SECOND_S: Final = 1.0
 
@@ -66,8 +68,20 @@ class Outcome:
             line = self.line(job)
             for problem in (*_of_where(job, line), *self._of_when(job), *_of_end(job, line)):
                 yield f"{job.number}_{job.task} ({line.kind}) {problem}"
+        yield from self._of_parts()
         if "BadConstraints" in self.watcher.reasons:
             yield "BadConstraints was seen"
+
+    def _of_parts(self) -> Iterator[str]:
+        """Yield which heterogeneous jobs did not start whole; squeue numbers their parts as it does
+        tasks."""
+        began = defaultdict[int, list[int]](list)
+        for job in self.jobs:
+            if self.line(job).beside:
+                began[job.number].append(job.start_s if job.has_run else 0)
+        for number, times_s in began.items():
+            if len(times_s) != _PARTS or len({*times_s}) != 1:
+                yield f"{number} (het) has parts that began at {times_s}"
 
     def _of_when(self, job: ShownJob) -> Iterator[str]:
         since_s = self._eligible.since_s(job)
@@ -93,8 +107,9 @@ class Outcome:
 
 
 def _of_where(job: ShownJob, line: Line) -> Iterator[str]:
-    if line.kind != "het" and not line.may_use.issuperset(job.names):
-        yield f"ran on {job.nodes}, not in {sorted(line.may_use)}"
+    may_use = line.beside_may_use if line.beside and job.task else line.may_use
+    if not may_use.issuperset(job.names):
+        yield f"ran on {job.nodes}, not in {sorted(may_use)}"
 
 
 def _of_end(job: ShownJob, line: Line) -> Iterator[str]:

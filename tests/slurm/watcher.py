@@ -223,7 +223,7 @@ class Watcher:
             return False
         line = self._lines[places[job.number]]
         since_s = eligible.since_s(job)
-        if since_s is None or since_s > time.time() or line.kind == "het" or line.licences:
+        if since_s is None or since_s > time.time() or line.beside or line.licences:
             return False
         # Slurm lets what was requeued wait for two minutes.
         beside = sum(other.number == job.number and other.state == "RUNNING" for other in jobs)

@@ -43,7 +43,7 @@ TaskProlog={folder}/task_prolog.sh
 SelectType=select/cons_tres
 SelectTypeParameters={select}
 SlurmdParameters=config_overrides
-SchedulerParameters=sched_interval=1,batch_sched_delay=0
+SchedulerParameters=sched_interval=1,batch_sched_delay=0,bf_interval=1
 ReturnToService=2
 MinJobAge=86400
 MpiDefault=none

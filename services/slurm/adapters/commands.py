@@ -4,7 +4,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import structlog
@@ -12,6 +12,7 @@ import structlog
 from coplace_client.errors import UnusableError
 from services.slurm.model.declared import records_of
 from services.slurm.model.forms import NEWEST_FORM, unknown_form, unreadable_jobs
+from services.slurm.model.het_jobs import lacks_parts, with_gangs
 from services.slurm.model.jobs import SlurmJob
 from services.slurm.processor.orders import Release
 from shared.slurm.grant_answer import GrantAnswer
@@ -116,7 +117,8 @@ class Slurm:
 
     def jobs(self, number: int = 0) -> list[SlurmJob]:
         """Return the jobs that it knows: those that ended for MinJobAge seconds. With a number
-        those of it at least: versions before 23.02 show all, which takes them longer."""
+        those of it at least: versions before 23.02 show all, which takes them longer. A
+        heterogeneous job that waits is one."""
         only = [f"--jobs={number}"] if number else []
         try:
             shown = self._json("squeue", "--states=all", *only, "--json")
@@ -127,11 +129,18 @@ class Slurm:
         found = [SlurmJob(fields) for fields in _objects(shown, "jobs")]
         if found and "meta" in shown and not any(job.is_readable for job in found):
             raise SlurmError(unreadable_jobs(shown))
-        return found
+        if number and lacks_parts(found):
+            return self.jobs()
+        return with_gangs(found)
 
     def release(self, job: str, release: Release) -> None:
-        """Start a held job as soon as its nodes are free. Slurm shall not requeue it by itself,
-        where it starts is not its to say; but where a node may not boot."""
+        """Start a held job as soon as its nodes are free."""
+        self.prepare(job, release)
+        self.let_go(job)
+
+    def prepare(self, job: str, release: Release) -> None:
+        """Give a held job the nodes and the limit that it is to start with. Slurm shall not requeue
+        it by itself, where it starts is not its to say; but where a node may not boot."""
         said = [f"AdminComment={release.word}", f"TimeLimit={release.limit_min}"]
         said.append(f"Requeue={int(release.may_requeue)}")
         if release.nodes:
@@ -142,10 +151,13 @@ class Slurm:
         if release.least_cpus:
             said.append(f"MinCPUsNode={release.least_cpus}")
         self._change("scontrol", "update", f"JobId={job}", *said)
-        self._change("scontrol", "release", job)
+
+    def restore(self, job: str, changes: Iterable[str], word: str) -> None:
+        """Give a held job what its user asked for, and leave a word with it."""
+        self._change("scontrol", "update", f"JobId={job}", *changes, f"AdminComment={word}")
 
     def let_go(self, job: str) -> None:
-        """Let Slurm start a job by itself."""
+        """Let Slurm start a job, with all parts of a heterogeneous one."""
         self._change("scontrol", "release", job)
 
     def hold(self, job: str) -> None:

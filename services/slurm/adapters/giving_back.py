@@ -41,10 +41,12 @@ _AFTER_S: Final = 300.0
 
 class GivenBack(NamedTuple):
     """Jobs that wait, by Slurm's names of them, and what `scontrol update` is to change of each: it
-    gets what its user asked for, where a grant changed that."""
+    gets what its user asked for, where a grant changed that. A heterogeneous job has its other
+    `parts`, by their numbers, each with what is to change of it."""
 
     jobs: tuple[str, ...]
     restored: tuple[str, ...] = ()
+    parts: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 def given_back(jobs: Iterable[Mapping[str, Any]]) -> list[GivenBack]:
@@ -55,19 +57,33 @@ def given_back(jobs: Iterable[Mapping[str, Any]]) -> list[GivenBack]:
     """
     alike: dict[tuple[str, ...], list[str]] = {}
     alone: list[GivenBack] = []
-    for job in jobs:
+    shown = list(jobs)
+    parts = _other_parts(shown)
+    for job in shown:
         if _waits_for_coplace(job):
-            restored = tuple(_restored(job))
-            if any(change.startswith("ReqNodeList=") for change in restored):
-                alone.append(GivenBack((_name(job),), restored))
+            changes, others = restored(job), tuple(parts.get(_number(job, "het_job_id") or 0, ()))
+            if others or any(change.startswith("ReqNodeList=") for change in changes):
+                alone.append(GivenBack((_name(job),), changes, others))
             else:
-                alike.setdefault(restored, []).append(_name(job))
+                alike.setdefault(changes, []).append(_name(job))
     groups = [
-        GivenBack(tuple(names[at : at + _AT_ONCE]), restored)
-        for restored, names in alike.items()
+        GivenBack(tuple(names[at : at + _AT_ONCE]), changes)
+        for changes, names in alike.items()
         for at in range(0, len(names), _AT_ONCE)
     ]
     return [*groups, *alone]
+
+
+def _other_parts(
+    jobs: Iterable[Mapping[str, Any]],
+) -> Mapping[int, list[tuple[str, tuple[str, ...]]]]:
+    """Return the parts of heterogeneous jobs but the first, and what is to change of each."""
+    found: dict[int, list[tuple[str, tuple[str, ...]]]] = {}
+    for job in jobs:
+        first, number = _number(job, "het_job_id"), _number(job, "job_id")
+        if first and number != first:
+            found.setdefault(first, []).append((str(number), restored(job)))
+    return found
 
 
 def _waits_for_coplace(job: Mapping[str, Any]) -> bool:
@@ -82,6 +98,11 @@ def _waits_for_coplace(job: Mapping[str, Any]) -> bool:
     if GIVEN_BACK in comment:  # and was not released, or somebody holds it since
         return is_held and job.get("state_reason") == _HELD_HERE
     return is_held or bool(_STARTED.search(comment))
+
+
+def restored(job: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what `scontrol update` is to change of a job that a grant changed."""
+    return tuple(_restored(job))
 
 
 def _restored(job: Mapping[str, Any]) -> Iterator[str]:
@@ -159,6 +180,8 @@ def give_back(group: GivenBack, word: str) -> Iterator[str]:
     names = ",".join(group.jobs)
     try:
         said("scontrol", "hold", names)
+        for part, changes in group.parts:
+            said("scontrol", "update", f"JobId={part}", *changes, f"AdminComment={word}")
         said("scontrol", "update", f"JobId={names}", *group.restored, f"AdminComment={word}")
         said("scontrol", "release", names)
     except FailedError as error:

@@ -80,4 +80,4 @@ class SlurmLooks:
 
 
 def _numbers_of(job: SlurmJob) -> set[int]:
-    return {job.job_id, job.array_number} - {0}
+    return {job.job_id, job.array_number, job.het_number} - {0}

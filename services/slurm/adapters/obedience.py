@@ -1,9 +1,10 @@
 """Obeys decisions on the jobs of a Slurm."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Final
 
 from coplace.v1.ingest_service_pb2 import Envelope
@@ -12,19 +13,23 @@ from coplace.v1.placement_pb2 import VERDICT_ACTION, VERDICT_START, PlacementDec
 from coplace_client.errors import RejectedError
 from coplace_client.facts import action_done, action_refused, decline_event
 from services.slurm.adapters.commands import Slurm, SlurmBusyError, SlurmRefusedError
+from services.slurm.adapters.giving_back import GIVEN_BACK, restored
 from services.slurm.adapters.looks import SlurmLooks
 from services.slurm.adapters.notes import JobNotes, boot_note, noted
 from services.slurm.adapters.region import AskedRegion
+from services.slurm.model.het_jobs import as_a_whole
 from services.slurm.model.jobs import SlurmJob
 from services.slurm.processor.orders import (
     Cancel,
     Decline,
     Done,
     Explain,
+    GiveBack,
     Hold,
     Order,
     Refuse,
     Release,
+    ReleaseParts,
     Requeue,
     Resume,
     Suspend,
@@ -41,6 +46,13 @@ from shared.slurm.facts import Site, identify
 ANSWERED: Final = frozenset({VERDICT_START, VERDICT_ACTION})
 # Slurm's number in an id, with what it says of a task or a part behind it.
 _NUMBER: Final = re.compile(r"/(\d{1,12})[^/]*/\d+(?:_\d+)?$")
+
+_COMMANDS: Final[Mapping[type[Order], Callable[[Slurm, str], None]]] = {
+    Cancel: lambda slurm, job: slurm.cancel(job),
+    Suspend: lambda slurm, job: slurm.suspend(job),
+    Resume: lambda slurm, job: slurm.resume(job),
+    Requeue: lambda slurm, job: slurm.requeue(job),
+}
 
 
 class Obedience:
@@ -98,7 +110,7 @@ class Obedience:
         return self._looks.find(int(number[1]), partial(self._of, job_id))
 
     def _of(self, job_id: str, shown: Sequence[SlurmJob]) -> SlurmJob | None:
-        for job in shown:
+        for job in chain(shown, as_a_whole(shown)):
             if _id_of(job, self._site) == job_id:
                 return job
         return _waiting_task(job_id, shown, self._site)
@@ -111,7 +123,7 @@ class Obedience:
             case Hold() if job is not None:
                 return self._hold(job, order, decision.job_id)
             case _ if job is not None:
-                if isinstance(order, Release) and decision.boot_s:
+                if isinstance(order, Release | ReleaseParts) and decision.boot_s:
                     self._notes.note([job], boot_note(decision))
                 self._change(job, order)
         return True
@@ -132,20 +144,29 @@ class Obedience:
 
     def _ask_for(self, job: SlurmJob, order: Order) -> None:
         match order:
-            case Release(word=word, count=count, least_cpus=least_cpus):
-                cpus = str(job.least_cpus) if least_cpus else ""
-                about_it = job.answered(word, job.has_sizes if count else "", cpus)
-                self._slurm.release(job.name_in_slurm, replace(order, word=about_it))
+            case Release():
+                self._slurm.release(job.name_in_slurm, _about(job, order))
+            case ReleaseParts():
+                self._release_parts(job, order)
+            case GiveBack():
+                self._give_back(job)
             case Explain(reason=reason):
                 self._notes.note([job], noted(reason))
-            case Cancel():
-                self._slurm.cancel(job.name_in_slurm)
-            case Suspend():
-                self._slurm.suspend(job.name_in_slurm)
-            case Resume():
-                self._slurm.resume(job.name_in_slurm)
-            case Requeue():
-                self._slurm.requeue(job.name_in_slurm)
+            case Cancel() | Suspend() | Resume() | Requeue():
+                _COMMANDS[type(order)](self._slurm, job.name_in_slurm)
+
+    def _release_parts(self, job: SlurmJob, order: ReleaseParts) -> None:
+        """The first part keeps the word for all and comes last: what has it is as it is to be. With
+        it Slurm lets all go."""
+        for part, each in reversed([*zip(job.parts, order.parts, strict=True)]):
+            self._slurm.prepare(part.name_in_slurm, _about(part, each))
+        self._slurm.let_go(job.name_in_slurm)
+
+    def _give_back(self, job: SlurmJob) -> None:
+        for part in reversed(job.parts):
+            self._slurm.restore(part.name_in_slurm, restored(part.fields), GIVEN_BACK)
+        if not job.is_held_by_user:
+            self._slurm.let_go(job.name_in_slurm)
 
     def _hold(self, job: SlurmJob, order: Hold, job_id: str) -> bool:
         """Once it is held it starts no more: what is seen then is final."""
@@ -157,6 +178,13 @@ class Obedience:
         with self._looks.changing(job):
             self._slurm.leave(job.name_in_slurm, job.answered(order.word))
         return True
+
+
+def _about(job: SlurmJob, release: Release) -> Release:
+    """Return a release whose word says what it puts something else in the place of."""
+    sizes = job.has_sizes if release.count else ""
+    cpus = str(job.least_cpus) if release.least_cpus else ""
+    return replace(release, word=job.answered(release.word, sizes, cpus))
 
 
 def _waiting_task(job_id: str, shown: Iterable[SlurmJob], site: Site) -> SlurmJob | None:

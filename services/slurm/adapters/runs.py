@@ -17,6 +17,7 @@ from coplace.v1.placement_service_pb2 import (
 from coplace_client.errors import RejectedError
 from services.slurm.adapters.region import AskedRegion
 from services.slurm.model.changes import CHANGED, HELD_BY_USER
+from services.slurm.model.het_jobs import each_part
 from services.slurm.model.jobs import SlurmJob
 from services.slurm.model.start_terms import MARK
 from shared.slurm.facts import Site, identify
@@ -29,6 +30,8 @@ _NOT_OVER: Final = (
 _KEPT_OUT: Final = f"held: {MARK}"
 # In place of the nodes of a run, of which Slurm shows nothing any more.
 _SOME_NODES: Final = "unknown"
+# Slurm's number, and whether it is that of a heterogeneous job or of its first part.
+_Number = tuple[int, bool]
 # Id of a job, without its submit time.
 _Stem = str
 
@@ -44,7 +47,7 @@ class RunsSeen:
     ) -> None:
         self._site = site or Site("", "", "")
         self._listed = listed
-        self._last: Mapping[int, SlurmJob] | None = None
+        self._last: Mapping[_Number, SlurmJob] | None = None
         # Jobs that a process before held for what it did not understand of their start.
         self.kept_out: frozenset[str] = frozenset()
         # Jobs that a process before held for their users.
@@ -70,20 +73,22 @@ class RunsSeen:
         if self._last is None:
             return list(self._ended_before(shown))
         last = self._last
+        known = ((last[_number(job)], job) for job in each_part(shown) if _number(job) in last)
         return [
-            last[job.job_id].ended_by_requeue(job.submit_s)
-            for job in shown
-            if job.job_id in last and 0 < last[job.job_id].submit_s < job.submit_s
+            before.ended_by_requeue(job.submit_s)
+            for before, job in known
+            if 0 < before.submit_s < job.submit_s
         ]
 
     def remember(self, shown: Iterable[SlurmJob]) -> None:
         """Remember what is shown now."""
-        self._last = {job.job_id: job for job in shown if job.is_pending or job.has_nodes}
+        self._last = {_number(job): job for job in shown if job.is_pending or job.has_nodes}
 
     def _ended_before(self, shown: Iterable[SlurmJob]) -> Iterator[SlurmJob]:
         """What placement takes for not over, and Slurm shows as requeued since."""
         by_stem = dict(self._stems(shown))
         known = list(self._listed()) if by_stem else []
+        ids = {job.job_id for job in known}
         self.kept_out = frozenset(job.job_id for job in known if _KEPT_OUT in job.reason)
         self.held_by_user = frozenset(job.job_id for job in known if HELD_BY_USER in job.reason)
         self.held_changed = frozenset(job.job_id for job in known if CHANGED in job.reason)
@@ -92,13 +97,23 @@ class RunsSeen:
             job = by_stem.get(stem)
             if job is not None and 0 < submit_s < job.submit_s:
                 yield _run_of(listed, submit_s, job)
+                # They ran, and placement may not have heard of their start yet.
+                runs = (_run_of(listed, submit_s, part) for part in job.parts)
+                yield from (run for run in runs if self._id(run) not in ids)
 
     def _stems(self, shown: Iterable[SlurmJob]) -> Iterator[tuple[_Stem, SlurmJob]]:
-        for job in shown:
+        for job in each_part(shown):
             try:
-                yield _stem_and_submit_s(identify(job.message(), self._site))[0], job
+                yield _stem_and_submit_s(self._id(job))[0], job
             except RejectedError:
                 continue
+
+    def _id(self, job: SlurmJob) -> str:
+        return identify(job.message(), self._site)
+
+
+def _number(job: SlurmJob) -> _Number:
+    return job.job_id, bool(job.parts)
 
 
 def _stem_and_submit_s(job_id: str) -> tuple[_Stem, int]:

@@ -31,6 +31,8 @@ _TERMS: Final = (
     *("memory_per_node", "minimum_cpus_per_node", "partition", "qos", "required_nodes"),
     *("resv_name", "tasks", "time_limit", "tres_per_job", "tres_per_node", "tres_per_task"),
 )
+# Of these, what is asked for first while the job waits is a change too.
+_BEGUN: Final = ("features", "licenses")
 
 
 class _WaitingTerms(NamedTuple):
@@ -120,16 +122,22 @@ class WaitingChanges:
 
 
 def _terms(job: SlurmJob) -> Mapping[str, Any]:
-    return {name: job.fields.get(name) for name in _TERMS}
+    if not job.parts:
+        return {name: job.fields.get(name) for name in _TERMS}
+    return {
+        f"{name} of its part {number}": part.fields.get(name)
+        for number, part in enumerate(job.parts)
+        for name in _TERMS
+    }
 
 
 def _what_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """What is filled in later, as the account where the accounting database was away, is no
     change."""
-    said = [name for name in _TERMS if before[name] not in ("", None)]
-    begun = [name for name in ("features", "licenses") if not text(before[name])]
-    names = [name for name in said if now[name] != before[name]]
-    names += [name for name in begun if text(now[name])]
+    said = [name for name in before if before[name] not in ("", None)]
+    begun = [name for name in before if name.startswith(_BEGUN) and not text(before[name])]
+    names = [name for name in said if now.get(name) != before[name]]
+    names += [name for name in begun if text(now.get(name))]
     if not names:
         return ""
     return f"{CHANGED}: {', '.join(names)}. Change it back, or cancel it and submit it anew"

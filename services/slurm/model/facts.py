@@ -8,20 +8,28 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from coplace.v1.ingest_service_pb2 import Envelope
-from coplace.v1.jobs_pb2 import HOLDER_USER, JobSubmitted
+from coplace.v1.jobs_pb2 import HOLDER_USER, JobSubmitted, Part
 
 from coplace_client.bounds import CORES_PER_NODE, NODE_MEMORY_GIB, NODES, RESOURCES
+from coplace_client.errors import RejectedError
 from services.slurm.model.changes import HELD_BY_USER
-from services.slurm.model.fields import why_not_followed
+from services.slurm.model.fields import CANNOT, why_not_followed
+from services.slurm.model.het_jobs import missing_parts
 from services.slurm.model.jobs import SlurmJob
 from services.slurm.model.select_rules import SelectRules
 from services.slurm.model.shapes import NodeShapes
 from services.slurm.model.units import asked_units
+from shared.catalogue.contents.check import check_contents
+from shared.catalogue.payloads.domain_types import job_of
 from shared.domain.printable import printable
 from shared.slurm.answers import text
 from shared.slurm.facts import Site, envelopes, submission
 from shared.slurm.tres import most_important
 
+# What is said of each part of a gang, and not of the whole.
+_OF_PARTS: Final = (
+    *("cores_per_unit", "memory_gib_per_unit", "resources_per_unit", "units_per_node", "shareable"),
+)
 # The characters of the reason that a job is held for.
 MOST_REASON: Final = 256
 
@@ -54,12 +62,72 @@ def facts_of(job: SlurmJob, terms: SlurmTerms, latest_us: int | None = None) -> 
     # What is over other ways report too, with the same content.
     if is_pending or job.has_nodes:
         asked = submission(message, site)
-        _say_all(asked.job_submitted, job, terms)
-        for name in terms.uncounted & asked.job_submitted.resources_per_unit.keys():
-            del asked.job_submitted.resources_per_unit[name]
-            message.repaired.add("tres_req")
+        say = _say_parts if job.parts else _say_one
+        message.repaired |= say(asked.job_submitted, job, terms)
         told = [asked, *told[1:]]
     return RepairedFacts(told, message.repaired)
+
+
+def _say_one(submitted: JobSubmitted, job: SlurmJob, terms: SlurmTerms) -> Set[str]:
+    """Add what jobcomp does not know of a job; return the fields of which something is left
+    out."""
+    _say_all(submitted, job, terms)
+    left_out = terms.uncounted & submitted.resources_per_unit.keys()
+    for name in left_out:
+        del submitted.resources_per_unit[name]
+    return {"tres_req"} if left_out else set()
+
+
+def _say_parts(submitted: JobSubmitted, job: SlurmJob, terms: SlurmTerms) -> Set[str]:
+    """Make a gang of a submission; one that can be none is held with the reason."""
+    if missing := missing_parts(job.parts):
+        raise RejectedError("het_job_id_set", f"names {missing} parts that Slurm does not show")
+    repaired, parts = set[str](), list[JobSubmitted]()
+    for each in job.parts:
+        message = each.message()
+        part = submission(message, terms.site).job_submitted
+        repaired |= message.repaired | _say_one(part, each, terms)
+        parts.append(part)
+    for name in _OF_PARTS:
+        submitted.ClearField(name)
+    submitted.nodes = sum(part.nodes for part in parts)
+    submitted.walltime_s = max(part.walltime_s for part in parts)
+    submitted.parts.extend(map(_part, parts))
+    submitted.priority, submitted.is_interactive = job.priority, job.is_interactive
+    submitted.reservation = printable(job.reservation)
+    submitted.architectures.append(printable(terms.architecture))
+    no_gang = _why_no_gang(submitted, job)
+    _say_held(submitted, job, why_not_followed(job, terms.select) or no_gang)
+    return repaired
+
+
+def _part(of: JobSubmitted) -> Part:
+    """Return a part as its submission would say it, were it a job."""
+    return Part(
+        units=of.nodes,
+        units_per_node=1,
+        cores_per_unit=of.cores_per_unit,
+        memory_gib_per_unit=of.memory_gib_per_unit,
+        resources_per_unit=of.resources_per_unit,
+        partitions=of.partitions,
+        features=of.features,
+        nodes_wanted=of.nodes_wanted,
+        nodes_excluded=of.nodes_excluded,
+    )
+
+
+def _why_no_gang(submitted: JobSubmitted, job: SlurmJob) -> str:
+    """Say its licences, and return why it is no gang as placement takes them, without its parts
+    then; empty where it is."""
+    try:
+        submitted.licences.update(job.licences)
+        check_contents(submitted)
+        job_of(submitted)
+    except RejectedError as error:
+        submitted.ClearField("parts")
+        submitted.ClearField("licences")
+        return f"{CANNOT}: {error}"
+    return ""
 
 
 def _say_all(submitted: JobSubmitted, job: SlurmJob, terms: SlurmTerms) -> None:
@@ -69,12 +137,19 @@ def _say_all(submitted: JobSubmitted, job: SlurmJob, terms: SlurmTerms) -> None:
         _say_where(submitted, job, terms.shapes)
         _say_units(submitted, job, terms)
         _say_what(submitted, job, terms.select)
-    elif job.is_pending:
-        submitted.held_because = printable(unmapped, MOST_REASON)
-    if job.is_pending and job.is_held_by_user and not submitted.held_because:
-        submitted.held_because, submitted.held_by = HELD_BY_USER, HOLDER_USER
+    _say_held(submitted, job, unmapped)
     submitted.is_interactive = job.is_interactive
     submitted.architectures.append(printable(terms.architecture))
+
+
+def _say_held(submitted: JobSubmitted, job: SlurmJob, unmapped: str) -> None:
+    """Say why a job that waits is held: for what can't be followed, or by its user."""
+    if not job.is_pending:
+        return
+    if unmapped:
+        submitted.held_because = printable(unmapped, MOST_REASON)
+    elif job.is_held_by_user:
+        submitted.held_because, submitted.held_by = HELD_BY_USER, HOLDER_USER
 
 
 def _say_where(submitted: JobSubmitted, job: SlurmJob, shapes: NodeShapes) -> None:

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from coplace_client.errors import RejectedError
+from services.slurm.model.het_jobs import why_not_one
 from services.slurm.model.jobs import SlurmJob, parse_licences
 from services.slurm.model.select_rules import SelectRules
 from shared.domain.array_tasks import parse_tasks
@@ -16,7 +17,8 @@ from shared.domain.features import parse_features
 from shared.domain.hostlist import expand
 from shared.slurm.answers import text
 
-_CANNOT: Final = "Coplace can't follow it"
+# Begins the reason that a job is held for.
+CANNOT: Final = "Coplace can't follow it"
 _Why = Callable[[SlurmJob, SelectRules], str]
 
 
@@ -139,7 +141,9 @@ _PLACED: Final[Mapping[str, str]] = {
     "admin_comment": "the words of Coplace on its grants",
     "hold": "held by its user",
     "priority": "held by its user",
-    "het_job_id": "parts of a heterogeneous job that waits are started by Slurm",
+    "het_job_id": "the parts of a heterogeneous job are one job until they run, and start together",
+    "het_job_id_set": "how many parts a heterogeneous job has",
+    "het_job_offset": "id of the part",
     "cron": "jobs of scrontab are started by Slurm",
     "flags": "jobs of scrontab (CRON_JOB) are started by Slurm; the others are Slurm's",
 }
@@ -201,7 +205,7 @@ _SHOWN: Final = (
     *("billable_tres", "burst_buffer_state", "cluster_features", "command"),
     *("current_working_directory", "derived_exit_code", "end_time", "exit_code", "failed_node"),
     *("federation_origin", "federation_siblings_active", "gres_detail", "group_id", "group_name"),
-    *("het_job_id_set", "het_job_offset", "job_resources", "job_size_str", "job_state"),
+    *("job_resources", "job_size_str", "job_state"),
     *("last_sched_evaluation", "licenses_allocated", "max_cpus", "nodes", "pre_sus_time"),
     *("preempt_time", "preemptable_time", "priority_by_partition", "resize_time", "restart_cnt"),
     *("scheduled_nodes", "show_flags", "standard_error", "standard_input", "standard_output"),
@@ -231,14 +235,28 @@ _HOLDING: Final = tuple(dict.fromkeys(each.why_held for each in FIELDS.values() 
 def why_not_followed(job: SlurmJob, rules: SelectRules) -> str:
     """Return what a job asks for that Coplace can't follow, in words; empty where that is
     nothing."""
-    found = (why(job, rules) for why in _HOLDING)
-    return next((f"{_CANNOT}: {each}" for each in found if each), "")
+    found = why_not_one(job) if job.parts else ""
+    found = found or next(_reasons(job, rules), "")
+    return f"{CANNOT}: {found}" if found else ""
+
+
+def _reasons(job: SlurmJob, rules: SelectRules) -> Iterator[str]:
+    """Yield what of a job can't be followed; of a heterogeneous one the part that it is of."""
+    for number, part in enumerate(job.parts):
+        yield from (f"{each}, of its part {number}" for each in _reasons(part, rules))
+    found = (why(job, rules) for why in _HOLDING if not job.parts)
+    yield from (each for each in found if each)
 
 
 def unknown_fields(job: SlurmJob) -> frozenset[str]:
     """Return the fields that say something and are in no known release."""
-    names = job.fields.keys() - FIELDS.keys()
-    return frozenset(name for name in names if _says_something(job.fields[name]))
+    shown = (each.fields for each in job.parts or (job,))
+    return frozenset(
+        name
+        for fields in shown
+        for name in fields.keys() - FIELDS.keys()
+        if _says_something(fields[name])
+    )
 
 
 def _says_something(value: Any) -> bool:

@@ -71,9 +71,11 @@ def parse_licences(said: str) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class SlurmJob:
-    """A job as `squeue --json` shows it. `job_id` is Slurm's number."""
+    """A job as `squeue --json` shows it. `job_id` is Slurm's number. A heterogeneous job that waits
+    is one, with the fields of its first part, and its `parts` in their order."""
 
     fields: Mapping[str, Any]
+    parts: tuple["SlurmJob", ...] = ()
 
     @property
     def job_id(self) -> int:
@@ -113,6 +115,11 @@ class SlurmJob:
         return self.state in _HOLDS_NODES
 
     @property
+    def has_run(self) -> bool:
+        """Return whether it has had nodes since it was submitted or requeued."""
+        return bool(self.fields.get("nodes"))
+
+    @property
     def is_configuring(self) -> bool:
         """Return whether its nodes boot or are prepared: Slurm has a time of its start, but counts
         it anew when they have booted."""
@@ -147,7 +154,7 @@ class SlurmJob:
         return said.wanted if said.grant else text(self.fields.get("required_nodes"))
 
     @property
-    def _asked_limit_min(self) -> int | None:
+    def asked_limit_min(self) -> int | None:
         """Return the limit that its user asked for; None: none."""
         said = self._kept_word
         if said.grant and said.limit:
@@ -172,8 +179,11 @@ class SlurmJob:
 
     @property
     def released_on(self) -> str:
-        """Return the nodes that it is to start on, as a host list."""
-        return text(self.fields.get("required_nodes"))
+        """Return the nodes that it is to start on, as a host list; of a gang those of parts that
+        never start there."""
+        never = (each for each in self.parts or (self,) if each.never_starts_for or not self.parts)
+        named = (text(each.fields.get("required_nodes")) for each in never)
+        return ",".join(each for each in named if each)
 
     @property
     def sizes(self) -> str:
@@ -209,8 +219,9 @@ class SlurmJob:
 
     @property
     def was_released(self) -> bool:
-        """Return whether it was released before, on nodes of a decision that Slurm has kept."""
-        return self._kept_word.grant > 0
+        """Return whether it was released before, or a part of it, on nodes of a decision that Slurm
+        has kept."""
+        return any(each._kept_word.grant > 0 for each in self.parts or (self,))
 
     @property
     def priority(self) -> int:
@@ -250,8 +261,12 @@ class SlurmJob:
     @property
     def never_starts_for(self) -> str:
         """Return why Slurm will not start it on those nodes; empty where it may."""
-        reason = text(self.fields.get("state_reason"))
-        return reason if reason in _NEVER_THERE else ""
+        return next((each for each in self.state_reasons if each in _NEVER_THERE), "")
+
+    @property
+    def state_reasons(self) -> list[str]:
+        """Return why Slurm does not start it, by Slurm's words: of each of its parts."""
+        return [text(each.fields.get("state_reason")) for each in self.parts or (self,)]
 
     @property
     def features(self) -> str:
@@ -265,9 +280,20 @@ class SlurmJob:
 
     @property
     def is_placed(self) -> bool:
-        """Return whether Coplace is to know of it: parts of heterogeneous jobs that wait are
-        Slurm's own, since it starts them together, and so are jobs of scrontab."""
-        return not (self.is_pending and (self.asked("het_job_id") or self.is_of_scrontab))
+        """Return whether Coplace is to know of it: not of parts of heterogeneous jobs before they
+        run, which are one job until then, nor of jobs of scrontab that wait, which are Slurm's."""
+        is_part_before = self.is_part and (self.is_pending or self.is_configuring)
+        return not (is_part_before or (self.is_pending and self.is_of_scrontab))
+
+    @property
+    def het_number(self) -> int:
+        """Return the number of the heterogeneous job that it is a part of; 0: it is of none."""
+        return self.asked("het_job_id")
+
+    @property
+    def is_part(self) -> bool:
+        """Return whether it is a part of a heterogeneous job."""
+        return self.het_number > 0
 
     @property
     def is_of_scrontab(self) -> bool:
@@ -319,15 +345,9 @@ class SlurmJob:
 
     @property
     def is_slurms_own(self) -> bool:
-        """Return whether it waits and is the first part of a heterogeneous job, or of scrontab:
-        Slurm starts it by itself."""
-        is_first = number(self.fields.get("het_job_id")) == self.job_id != 0
-        return (
-            (is_first or self.is_of_scrontab)
-            and self.is_pending
-            and self.is_held
-            and not self.is_held_by_user
-        )
+        """Return whether it waits and is of scrontab: Slurm starts it by itself."""
+        is_held = self.is_held and not self.is_held_by_user
+        return self.is_of_scrontab and self.is_pending and is_held
 
     @property
     def is_loose(self) -> bool:
@@ -413,8 +433,8 @@ class SlurmJob:
     def message(self) -> Message:
         """Return what jobcomp/kafka would send of it now."""
         of, given = self.fields, {name: number(self.fields.get(name)) for name in _NUMBERS}
-        has_run = bool(of.get("nodes"))
-        limit_min = self._asked_limit_min if self.is_pending else given["time_limit"]
+        has_run = self.has_run
+        limit_min = self.asked_limit_min if self.is_pending else given["time_limit"]
         shown = self.least_nodes if self.is_pending else given["node_count"]
         nodes = (shown or 1) if has_run or self.is_pending else 0
         began_s = max(given["start_time"] or 0, given["resize_time"] or 0)

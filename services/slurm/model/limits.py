@@ -23,7 +23,6 @@ from coplace.v1.control_pb2 import (
 from coplace_client.bounds import RESOURCES
 from services.slurm.model.jobs import SlurmJob
 from shared.domain.printable import printable
-from shared.slurm.answers import text
 from shared.slurm.tres import Tres, most_important
 
 QOS_FIELDS: Final = "format=Name,GrpJobs,GrpTRES,MaxJobsPU,MaxTRESPU,MaxJobsPA,MaxTRESPA"
@@ -119,8 +118,8 @@ def limits_of(
 def limited_by(job: SlurmJob) -> str:
     """Return the limit for which Slurm does not start a job that was released; empty: none."""
     is_released = job.is_pending and job.word.is_started and not (job.is_held or job.is_given_back)
-    reason = text(job.fields.get("state_reason"))
-    return reason if is_released and _REASON.fullmatch(reason) else ""
+    found = (each for each in job.state_reasons if _REASON.fullmatch(each))
+    return next(found, "") if is_released else ""
 
 
 def _of_qos(rows: Iterable[Sequence[str]]) -> Iterator[LimitsDeclared]:

@@ -50,7 +50,7 @@ _CONDITIONS: Final = {
 }
 # When Slurm lets a job begin, and when it must have ended.
 _TIMES: Final = ("eligible_time", "deadline")
-_OF_START, _OF_TASK, _SINGLETON = "after", "aftercorr", "singleton"
+_OF_START, _OF_TASK, _SINGLETON, _NOT_OK = "after", "aftercorr", "singleton", "afternotok"
 # What is met by a job that ended so long ago that Slurm shows it no more.
 _AFTER_PURGED: Final = frozenset({_OF_START, "afterany"})
 _COMPLETED: Final = "COMPLETED"
@@ -86,6 +86,8 @@ class ShownJobs:
         self._by_number: dict[int, SlurmJob] = {}
         self._tasks: dict[tuple[int, int], SlurmJob] = {}
         self._arrays: dict[int, list[SlurmJob]] = {}
+        # Parts of heterogeneous jobs, which are one job while they wait.
+        self._parts: dict[int, list[SlurmJob]] = {}
         self._same_name: dict[tuple[str, str], list[SlurmJob]] = {}
         for job in jobs:
             self._add(job)
@@ -119,6 +121,9 @@ class ShownJobs:
         return any(met) if "?" in shown_dependency(job) else all(met)
 
     def _add(self, job: SlurmJob) -> None:
+        for part in job.parts or ((job,) if job.is_part else ()):
+            self._parts.setdefault(part.het_number, []).append(part)
+            self._by_number[part.job_id] = part
         array = number(job.fields.get("array_job_id")) or 0
         task = number(job.fields.get("array_task_id")) if array else None
         if array:
@@ -153,10 +158,12 @@ class ShownJobs:
                 condition = _CONDITIONS[item.kind]
                 if item.kind == _OF_TASK and is_array and job.is_array:
                     condition = DEPENDENCY_CONDITION_AFTER_CORR
-                yield Dependency(job_id=awaited, condition=condition, delay_s=item.delay_s)
+                for each in awaited:
+                    yield Dependency(job_id=each, condition=condition, delay_s=item.delay_s)
 
-    def _awaited(self, job: SlurmJob, item: _Item) -> tuple[str, bool]:
-        """Return the id of the job that a dependency names, and whether that is an array."""
+    def _awaited(self, job: SlurmJob, item: _Item) -> tuple[Sequence[str], bool]:
+        """Return the ids of the jobs that a dependency names, and whether that is an array. Of a
+        heterogeneous job these are its parts, all of which are waited for."""
         named = self._named(job, item)
         if named is None:
             raise NotUnderstoodError(
@@ -164,14 +171,19 @@ class ShownJobs:
             )
         if self._account(named[0]) != self._account(job):
             raise NotUnderstoodError(f"dependency {item.text!r} is of a job of another account")
+        if item.number in self._parts and len(named) > 1:
+            if "?" in shown_dependency(job) or item.kind == _NOT_OK:
+                problem = "is of a heterogeneous job, of which all parts count"
+                raise NotUnderstoodError(f"dependency {item.text!r} {problem}")
+            return [identify(each.message(), self._site) for each in named], False
         is_array = bool(item.number) and self._arrays.get(item.number) is named
         if not is_array:
-            return identify(named[0].message(), self._site), False
+            return [identify(named[0].message(), self._site)], False
         # Tasks that were requeued have another submit time, and are jobs of their own.
         first = min(named, key=lambda each: each.submit_s)
         first_id = identify(first.message(), self._site)
         task = None if first.is_array else as_task(first_id)
-        return (task[0] if task else first_id), True
+        return [task[0] if task else first_id], True
 
     def _named(self, job: SlurmJob, item: _Item) -> Sequence[SlurmJob] | None:
         """Return the jobs that a dependency names, None where Slurm does not show them."""
@@ -183,6 +195,8 @@ class ShownJobs:
         if not is_all:
             task = self._tasks.get((item.number, int(item.task)))
             return None if task is None else [task]
+        if item.number in self._parts:
+            return self._parts[item.number]
         one = self._by_number.get(item.number)
         return [one] if one is not None else self._arrays.get(item.number)
 

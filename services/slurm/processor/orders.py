@@ -1,6 +1,6 @@
 """Orders to Slurm for a decision: pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Final
@@ -8,11 +8,13 @@ from typing import Final
 from coplace.v1 import placement_pb2
 from coplace.v1.placement_pb2 import PlacementDecided
 
+from coplace_client.bounds import WALLTIME_S
 from services.slurm.model.jobs import SlurmJob
 from shared.domain.hostlist import expand
 from shared.slurm.grant_answer import GrantAnswer
 
 _MINUTE_S: Final = 60
+_UNLIMITED_MIN: Final = round(WALLTIME_S.most) // _MINUTE_S
 _GONE: Final = "Slurm does not have the job any more"
 _GIVEN_BACK: Final = "it was given back to Slurm"
 _HELD: Final = "held by its user in Slurm"
@@ -36,6 +38,25 @@ class Release:
     def __str__(self) -> str:
         where = ",".join(self.nodes) or "any nodes"
         return f"released on {where} at {self.word.freq_ghz:g} GHz for {self.limit_min} min"
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseParts:
+    """Start a held heterogeneous job, each part of it on nodes of its own."""
+
+    parts: Sequence[Release]
+
+    def __str__(self) -> str:
+        return f"in parts: {'; '.join(map(str, self.parts))}"
+
+
+@dataclass(frozen=True, slots=True)
+class GiveBack:
+    """Let Slurm start a job by its own rules, once its user does not hold it, whatever is decided
+    later."""
+
+    def __str__(self) -> str:
+        return "left to Slurm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +145,8 @@ class Refuse:
         return f"refused: {self.reason}"
 
 
-Order = Release | Hold | Explain | Cancel | Suspend | Resume | Requeue | Done | Decline | Refuse
+_Start = Release | ReleaseParts | GiveBack
+Order = _Start | Hold | Explain | Cancel | Suspend | Resume | Requeue | Done | Decline | Refuse
 
 
 def orders(
@@ -140,6 +162,10 @@ def orders(
             return _start(decision, job, now_us)
         case placement_pb2.VERDICT_WITHDRAWN:
             return _withdraw(decision, job)
+        case placement_pb2.VERDICT_REJECTED if job is not None and _is_slurms(decision, job):
+            is_left = job.is_given_back and (job.is_held_by_user or not job.is_held)
+            is_done = is_left or not job.is_pending
+            return [] if is_done else [Explain(decision.reason), GiveBack()]
         case placement_pb2.VERDICT_CANCELLED | placement_pb2.VERDICT_REJECTED:
             return _drop(decision, job)
         case placement_pb2.VERDICT_ACTION:
@@ -168,7 +194,7 @@ def _crosses_a_hold(decision: PlacementDecided, job: SlurmJob, held_at_us: int) 
 
 def _start(decision: PlacementDecided, job: SlurmJob | None, now_us: int) -> list[Order]:
     if job is None or not (job.is_pending or job.has_nodes):
-        return [Decline(_GONE)]
+        return _over(decision, job)
     if job.has_nodes or job.word.grant > decision.grant:
         return []
     if job.is_given_back:
@@ -177,15 +203,48 @@ def _start(decision: PlacementDecided, job: SlurmJob | None, now_us: int) -> lis
         return [Decline("declined before")]
     if 0 < decision.start_by_us < now_us:
         return [Hold(GrantAnswer(decision.grant)), Decline("too late")]
+    if not job.parts:
+        return [_release(decision, job, decision.node_names)]
+    # One that can be no gang is started by who says so, on what is free.
+    of_parts = [tuple(each.node_names) for each in decision.parts]
+    named = of_parts or [()] * len(job.parts)
+    longest_min = max(part.asked_limit_min or _UNLIMITED_MIN for part in job.parts)
+    pairs = zip(job.parts, named, strict=True)
+    return [ReleaseParts([_release(decision, part, on, longest_min) for part, on in pairs])]
+
+
+def _over(decision: PlacementDecided, job: SlurmJob | None) -> list[Order]:
+    """Return the answer for a job that is over: none for a run under this grant, of which the end
+    says all."""
+    word = job.word if job is not None and job.has_run else GrantAnswer()
+    return [] if word.is_started and word.grant == decision.grant else [Decline(_GONE)]
+
+
+def _release(
+    decision: PlacementDecided, job: SlurmJob, named: Iterable[str], longest_min: int = 0
+) -> Release:
+    """Return the release of a job; or of a part of one, of whose parts the one that may run longest
+    may for so many minutes."""
     word = GrantAnswer(decision.grant, is_started=True, freq_ghz=decision.freq_ghz)
-    nodes = tuple(decision.node_names)
+    nodes = tuple(named)
     count = sum(len(expand(each)) for each in nodes)
-    limit_min = ceil(decision.walltime_s / _MINUTE_S)
+    limit_s = decision.walltime_s
+    if longest_min:
+        limit_s = limit_s * (job.asked_limit_min or _UNLIMITED_MIN) / longest_min
+    limit_min = ceil(limit_s / _MINUTE_S)
     most = 0 if job.keeps_to(count) else count
     # A node that does not boot would end the job before it has run. Slurm starts it on no other.
     may_requeue = decision.boot_s > 0 and job.may_requeue
     least_cpus = job.least_cpus_on(count, decision.cores_per_node)
-    return [Release(nodes, limit_min, word, most, may_requeue, least_cpus)]
+    return Release(nodes, limit_min, word, most, may_requeue, least_cpus)
+
+
+def _is_slurms(decision: PlacementDecided, job: SlurmJob) -> bool:
+    """Return whether a heterogeneous job is rejected since no cluster has nodes for all its parts:
+    Slurm, which may be several, may have them, or have two parts share a node."""
+    kinds = {misfit.kind for misfit in decision.misfits}
+    is_late = placement_pb2.MISFIT_KIND_STARTS_TOO_LATE in kinds
+    return bool(job.parts) and bool(kinds) and not is_late
 
 
 def orders_of_refused(
@@ -207,7 +266,7 @@ def orders_of_refused(
 def _withdraw(decision: PlacementDecided, job: SlurmJob | None) -> list[Order]:
     """A start that took place has crossed the question, and counts unless it is void."""
     if job is None or not (job.is_pending or job.has_nodes):
-        return [Decline(_GONE)]
+        return _over(decision, job)
     if job.is_pending and job.is_given_back:
         return [Decline(_GIVEN_BACK)]
     if job.is_pending and job.word.grant > decision.grant:

@@ -8,7 +8,12 @@ from coplace.v1.control_pb2 import (
     NodeClass,
     Partition,
 )
-from coplace.v1.jobs_pb2 import REFUSED_KIND_PARTITION, JobSubmitted, Part
+from coplace.v1.jobs_pb2 import (
+    JOB_OUTCOME_CANCELLED,
+    REFUSED_KIND_PARTITION,
+    JobSubmitted,
+    Part,
+)
 from coplace.v1.placement_pb2 import (
     CONSTRAINT_KIND_CAPACITY,
     CONSTRAINT_KIND_LIMIT,
@@ -23,6 +28,7 @@ from coplace.v1.placement_pb2 import (
     VERDICT_START,
     PlacementDecided,
 )
+from coplace.v1.placement_service_pb2 import JOB_STANDING_FINISHED, JOB_STANDING_RUNNING
 
 from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
@@ -358,3 +364,35 @@ def test_a_cluster_on_which_a_gang_waits_is_under_easy() -> None:
     round_of(made, 1, job("a", nodes=8))
     round_of(made, 2, gang("b", Part(units=1, features="gpu"), Part(units=2)))
     assert made.queries.policy().under_easy == {"p1": "a gang has or wants nodes of it"}
+
+
+def handed_over(start: PlacementDecided, *nodes: int) -> list[Event]:
+    """A gang whose resource manager goes on with a job for each part, on these nodes."""
+    began_us = start.decided_at_us + 1_000_000
+    ends: dict[str, Any] = {"grant": start.grant, "cluster": "p1", "started_at_us": began_us}
+    found = [region.finished("a", began_us, outcome=JOB_OUTCOME_CANCELLED, **ends)]
+    for at, node in enumerate(nodes):
+        asked = region.submitted(f"a+{at}", T0_US + 2, nodes=1, cores_per_unit=1, shareable=True)
+        runs: dict[str, Any] = {"job_id": f"a+{at}", "grant": 0, "started_at_us": began_us}
+        found += [asked, region.started(start, nodes=[f"p1-{node:04d}"], **runs)]
+    return found
+
+
+@pytest.mark.parametrize("is_at_once", [True, False])
+def test_a_gang_that_goes_on_as_jobs_of_its_parts_holds_no_node_twice(is_at_once: bool) -> None:
+    """Some ways report the jobs a moment before the end of the gang."""
+    made = placement()
+    start = starts(round_of(made, 1, gang("a", Part(units=1), Part(units=1, features="gpu"))))["a"]
+    ended, *parts = handed_over(start, *start.node_indices)
+    events = [ended, *parts] if is_at_once else parts
+    decided = round_of(made, 2, *events)
+    if not is_at_once:
+        decided += round_of(made, 3, ended)
+    assert {each.job_id for each in decided if each.verdict == VERDICT_START} == set()
+    [shown] = [each for each in made.queries.clusters().clusters if each.name == "p1"]
+    assert shown.free_nodes == 6
+    [free] = round_of(made, 4, gang("b", Part(units=5), Part(units=1, features="gpu")))
+    assert free.verdict == VERDICT_START
+    for name in ("a+0", "a+1"):
+        assert region.answered(made, name).standing == JOB_STANDING_RUNNING
+    assert region.answered(made, "a").standing == JOB_STANDING_FINISHED

@@ -47,6 +47,12 @@ true_runs = st.builds(
     task=st.one_of(st.none(), st.integers(0, 9)),
     admin_comment=st.sampled_from(["", f"coplace grant=3 started freq_ghz=2.1 submit={T0_S}"]),
 )
+# A task is no part.
+true_runs = st.builds(
+    lambda run, part: run if run.task is not None else replace(run, part=part),
+    true_runs,
+    st.sampled_from([None, None, 0, 1]),
+)
 
 
 def of_jobcomp(run: TrueRun, site: Site) -> list[Envelope]:
@@ -76,11 +82,10 @@ def charged(events: Sequence[Envelope]) -> dict[int, float]:
         with suppress(AlreadyAppliedError):
             driver.take(getattr(event, str(event.WhichOneof("payload"))))
             driver.end_round(len(driver.charges), T0_S * 1_000_000)
-    found: dict[int, float] = {}
-    for charge in driver.charges:
-        found[int(charge.job_id.rpartition("/")[2].partition("_")[0])] = (
-            charge.cores * charge.runtime_s
-        )
+    last = {each.job_id: each.cores * each.runtime_s for each in driver.charges}
+    found = defaultdict[int, float](float)
+    for job_id, core_s in last.items():
+        found[int(job_id.rpartition("/")[2].partition("_")[0])] += core_s
     return found
 
 
@@ -144,3 +149,36 @@ def test_the_last_part_of_a_resized_run_counts_once_where_22_05_has_the_start_of
     [found] = runs([{**row, "time": twice}])
     [_, finished] = envelopes(found.message(), SITE)
     assert (found.core_s, run_us(finished.job_finished)) == (18, 9_000_000)
+
+
+def test_the_first_part_of_a_heterogeneous_job_ends_the_whole_by_every_way() -> None:
+    """So that a start or an end that one way loses leaves no gang in the queue."""
+    run = TrueRun([Stretch("n1", 4, 5)], part=0)
+    word = f"coplace grant=3 started freq_ghz=2.1 submit={T0_S}"
+    for said, grant, clock_ghz in (("", 0, 0.0), (word, 3, 2.1)):
+        for name, way in WAYS.items():
+            known = said if name != "jobcomp" else ""
+            told = way(replace(run, admin_comment=known), SITE)
+            ends = [event.job_finished for event in told if event.HasField("job_finished")]
+            whole, part = ends
+            assert (whole.job_id, part.job_id) == (
+                f"north/alpha/9/{T0_S}",
+                f"north/alpha/9+0/{T0_S}",
+            )
+            assert whole.started_at_us == whole.ended_at_us == part.started_at_us
+            assert (whole.ended_as, run_us(part)) == ("STARTED_IN_PARTS", 5_000_000)
+            assert (whole.grant, part.grant) == (grant if known else 0, 0)
+            assert part.freq_ghz == (clock_ghz if known else 0)
+    other = replace(run, part=1)
+    assert {event.job_finished.job_id for event in of_sacct(other, SITE)} == {
+        "",
+        f"north/alpha/8+1/{T0_S}",
+    }
+
+
+def test_a_heterogeneous_job_that_leaves_the_queue_is_over_as_a_whole() -> None:
+    run = TrueRun([], part=0, state="CANCELLED")
+    for way in WAYS.values():
+        ends = [event.job_finished for event in way(run, SITE) if event.HasField("job_finished")]
+        assert {each.job_id for each in ends} == {f"north/alpha/{n}/{T0_S}" for n in ("9", "9+0")}
+        assert {(each.started_at_us, each.ended_as) for each in ends} == {(0, "CANCELLED")}

@@ -43,7 +43,14 @@ class TrueRun:
     signal: int = 0
     name: str = "lu.C"
     task: int | None = None
+    # Which part of a heterogeneous job it is.
+    part: int | None = None
     admin_comment: str = ""
+
+    @property
+    def first(self) -> int:
+        """The number of the first part of its heterogeneous job; 0: it is of none."""
+        return 0 if self.part is None else 9 - self.part
 
     @property
     def began_s(self) -> int:
@@ -115,8 +122,8 @@ class TrueRun:
             "tres_req_raw": f"1=1,{_ENERGY}" if number else "1=1",
             "@submit": _utc(T0_S),
             "@eligible": _utc(T0_S),
-            "het_job_id": 0,
-            "het_job_offset": 0,
+            "het_job_id": self.first,
+            "het_job_offset": self.part or 0,
             "failed_node": None,
             "exit_code": "0:0" if self.state != "FAILED" else f"{self.exit_code}:{self.signal}",
         }
@@ -150,10 +157,11 @@ class TrueRun:
     ) -> dict[str, Any]:
         unset = {"set": False, "infinite": False, "number": 0}
         task = unset if self.task is None else {"set": True, "infinite": False, "number": self.task}
+        part = unset if self.part is None else {**unset, "set": True, "number": self.part}
         return {
             "job_id": 9,
             "array": {"job_id": 0 if self.task is None else 7, "task_id": task, "task": ""},
-            "het": {"job_id": 0, "job_offset": unset},
+            "het": {"job_id": self.first, "job_offset": part},
             "cluster": "alpha",
             "user": "ada",
             "account": "physics",
@@ -187,8 +195,8 @@ class TrueRun:
                 "job_id": 9,
                 "array_job_id": 0 if self.task is None else 7,
                 "array_task_id": self.task,
-                "het_job_id": 0,
-                "het_job_offset": 0,
+                "het_job_id": self.first,
+                "het_job_offset": self.part or 0,
                 "cluster": "alpha",
                 "user_name": "ada",
                 "account": "physics",

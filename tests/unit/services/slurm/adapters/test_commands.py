@@ -58,6 +58,26 @@ def test_a_job_is_asked_for_by_its_number_and_none_where_slurm_does_not_know_it(
         Slurm().jobs()
 
 
+def test_of_a_heterogeneous_job_all_parts_are_asked_for(commands: Path) -> None:
+    """Of the first one, some releases show that alone."""
+    of = '"job_state": "{state}", "het_job_id": 7, "het_job_id_set": "7-8"'
+    for state, numbers in (("PENDING", [7]), ("RUNNING", [7, 8])):
+        first = f'{{"job_id": 7, "het_job_offset": 0, {of.format(state=state)}}}'
+        other = f'{{"job_id": 8, "het_job_offset": 1, {of.format(state=state)}}}'
+        (commands / "squeue").write_text(
+            f"""#!/bin/sh
+            case "$*" in
+            *--jobs=7*) echo '{{"jobs": [{first}]}}';;
+            *) echo '{{"jobs": [{first}, {other}]}}';;
+            esac
+            """
+        )
+        (commands / "squeue").chmod(0o755)
+        found = Slurm().jobs(7)
+        assert [job.job_id for job in found] == numbers
+        assert len(found[0].parts or found) == 2
+
+
 # A newer release, which writes older forms where it is asked to.
 NEWER = """\
 #!/bin/sh

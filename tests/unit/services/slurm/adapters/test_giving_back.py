@@ -67,8 +67,12 @@ def test_what_waits_is_given_back_and_what_its_user_holds_stays() -> None:
 
 
 def test_the_parts_of_a_heterogeneous_job_are_started_by_its_first() -> None:
-    found = given_back([job(5, het_job_id=5), job(6, het_job_id=5)])
-    assert found == [GivenBack(("5",))]
+    word = f"coplace grant=2 started freq_ghz=2.1 submit={SUBMIT_S} limit=5 wanted=n7"
+    other = job(6, het_job_id=5, admin_comment=word, required_nodes="n2", time_limit=9)
+    found = given_back([other, job(5, het_job_id=5), job(7)])
+    parts = (("6", ("ReqNodeList=n7", "TimeLimit=5")),)
+    assert found == [GivenBack(("7",)), GivenBack(("5",), (), parts)]
+    assert given_back([job(5, het_job_id=5, comment="coplace held by its user"), other]) == []
 
 
 def test_what_was_given_back_is_left_alone_unless_it_was_not_released_then() -> None:

@@ -117,7 +117,7 @@ def test_later_versions_wrap_numbers_and_list_states() -> None:
         ({"array_task_id": 1, "array_job_id": 17, **RUNS}, True),
     ],
 )
-def test_parts_of_heterogeneous_jobs_that_wait_are_slurms_own(
+def test_a_part_of_a_heterogeneous_job_is_no_job_before_it_runs(
     changes: dict[str, Any], is_placed: bool
 ) -> None:
     assert job(**changes).is_placed == is_placed

@@ -127,6 +127,13 @@ def test_a_start_that_is_too_late_or_of_a_job_that_is_removed_is_declined() -> N
         assert orders(start(), job, NOW_US) == [Decline("Slurm does not have the job any more")]
 
 
+def test_a_start_that_took_place_is_not_declined_since_the_job_is_over() -> None:
+    """A process that was killed behind it reads the decision again."""
+    assert orders(start(2), ENDED, NOW_US) == orders(withdrawn(2), ENDED, NOW_US) == []
+    never = SlurmJob({**ENDED.fields, "job_state": "CANCELLED", "nodes": ""})
+    assert orders(start(2), never, NOW_US) == [Decline("Slurm does not have the job any more")]
+
+
 def test_a_start_that_is_withdrawn_is_given_back_unless_it_took_place() -> None:
     assert orders(withdrawn(), pending(STARTED), NOW_US) == [
         Hold(GrantAnswer(1)),
