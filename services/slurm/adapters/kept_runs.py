@@ -3,7 +3,7 @@ published."""
 
 import json
 import pwd
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -27,8 +27,9 @@ log = structlog.get_logger(__name__)
 
 
 class EndedRuns:
-    """Publishes what is kept, the oldest first, but what was `published`. After a crash some of it
-    is published again, as copies that nobody counts."""
+    """Publishes what is kept, the oldest first, but what was `published`: also the start of a run
+    that no look at Slurm has shown. After a crash some of it is published again, as copies that
+    nobody counts."""
 
     def __init__(
         self,
@@ -59,10 +60,19 @@ class EndedRuns:
             fields = json.loads(file.read_bytes().decode(errors="replace"))
             if not isinstance(fields, dict):
                 raise RejectedError("record", "must be a JSON object")
-            return envelopes(Message(_named(fields)), self._site(), latest_us())
+            message = Message(_named(fields))
+            asked, *ends = envelopes(message, self._site(), latest_us())
+            return [asked, *self._starts(message, ends), *ends]
         except (RejectedError, ValueError, RecursionError) as error:
             self._set_aside(file, str(error))
             return ()
+
+    def _starts(self, message: Message, ends: Iterable[Envelope]) -> Iterator[Envelope]:
+        """Yield the start of a run that has ended, as a look would have shown it while it ran."""
+        if any(event.job_finished.started_at_us for event in ends):
+            running = message.but(**{"state": None, "@end": None})
+            facts = envelopes(running, self._site(), latest_us())
+            yield from (event for event in facts if event.HasField("job_started"))
 
     def _set_aside(self, file: Path, why: str) -> None:
         kept = self._folder / _REFUSED

@@ -13,6 +13,8 @@ from coplace.v1.jobs_pb2 import JobOutcome
 from coplace_client.calls import UnansweredError
 from services.slurm.adapters.kept_runs import EndedRuns
 from services.slurm.adapters.published_facts import PublishedFacts
+from services.slurm.model.jobs import SlurmJob
+from shared.slurm.facts import envelopes
 from tests.unit.services.slurm.region import SITE, PlayedRegion, unanswered
 from tests.unit.shared.slurm.three_ways import Stretch, TrueRun
 
@@ -32,7 +34,8 @@ def ended(folder: Path, region: PlayedRegion) -> EndedRuns:
 def test_a_run_is_published_and_its_file_removed(tmp_path: Path) -> None:
     region, file = PlayedRegion(), kept(tmp_path, 9)
     ended(tmp_path, region).publish()
-    [_, finished] = region.told
+    [_, started, finished] = region.told
+    assert started.job_started.started_at_us == finished.job_finished.started_at_us
     assert finished.job_finished.outcome == JobOutcome.JOB_OUTCOME_COMPLETED
     assert finished.job_finished.cores == 2
     assert not file.exists()
@@ -45,9 +48,39 @@ def test_what_a_look_at_slurm_published_is_not_published_again(tmp_path: Path) -
     assert all(map(published.has, region.told))
     again = kept(tmp_path, 9)
     runs.publish()
-    assert len(region.told) == 2
+    assert len(region.told) == 3
     assert not file.exists()
     assert not again.exists()
+
+
+@pytest.mark.parametrize("word", ["", "coplace grant=3 started freq_ghz=2.1 submit=1795700000"])
+@pytest.mark.parametrize("lasts_s", [0, 1, 9])
+def test_a_start_that_no_look_showed_is_that_which_one_would_have_shown(
+    tmp_path: Path, word: str, lasts_s: int
+) -> None:
+    run, region = TrueRun([Stretch("n1", 2, lasts_s)]), PlayedRegion()
+    [shown] = run.squeue()
+    running = SlurmJob({**shown, "job_state": ["RUNNING"], "admin_comment": word})
+    [record] = run.jobcomp()
+    (tmp_path / "1-9-1.json").write_bytes(
+        json.dumps({**json.loads(record), "admin_comment": word}).encode()
+    )
+    ended(tmp_path, region).publish()
+    _, by_look = envelopes(running.message(), SITE)
+    _, started, finished = region.told
+    assert (started.id, started.job_started) == (by_look.id, by_look.job_started)
+    assert finished.HasField("job_finished")
+
+
+def test_what_never_ran_has_no_start(tmp_path: Path) -> None:
+    region = PlayedRegion()
+    [record] = TrueRun([]).jobcomp()
+    (tmp_path / "1-9-1.json").write_bytes(record)
+    ended(tmp_path, region).publish()
+    assert [event.WhichOneof("payload") for event in region.told] == [
+        "job_submitted",
+        "job_finished",
+    ]
 
 
 def test_what_is_not_taken_stays_until_it_is(tmp_path: Path) -> None:
@@ -57,7 +90,7 @@ def test_what_is_not_taken_stays_until_it_is(tmp_path: Path) -> None:
         ended(tmp_path, region).publish()
     assert file.exists()
     ended(tmp_path, region).publish()
-    assert (len(region.told), file.exists()) == (2, False)
+    assert (len(region.told), file.exists()) == (3, False)
 
 
 class Refusing(PlayedRegion):
@@ -92,7 +125,7 @@ def test_hundreds_are_published_in_order(tmp_path: Path) -> None:
         kept(tmp_path, number)
     region = PlayedRegion()
     ended(tmp_path, region).publish()
-    assert len(region.told) == 500
+    assert len(region.told) == 750
 
 
 @pytest.mark.parametrize(
