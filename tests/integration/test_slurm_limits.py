@@ -68,7 +68,7 @@ def test_no_node_waits_for_a_job_beyond_the_limit_of_its_user_and_each_runs(
     region.until_said("user", "limits", "show")
     shown = region.ask("limits", "show", "--output", "csv")
     assert "qos,one,user,,0,1," in shown, shown
-    assert "north/alpha" in shown
+    assert "north/alpha,north" in shown, "they hold at the site of the Slurm"
     ones = [region.slurm.submit("sleep 6", "--time=1", *_NODE, "--qos=one") for _ in range(3)]
     others = [
         region.slurm.submit("sleep 6", "--time=1", *_NODE, "--uid=daemon", "--qos=normal")
