@@ -65,6 +65,7 @@ class PlayedSlurm:
                 whole |= {
                     "submit_time": self.began_s,
                     "required_nodes": "",
+                    "excluded_nodes": "",
                     "partition": "all",
                     "tres_req_str": "cpu=1,node=1",
                 }
