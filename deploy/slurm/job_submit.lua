@@ -74,12 +74,6 @@ function slurm_job_modify(job, existing, partitions, user)
       -- A note may come a moment after a hold.
       job.comment = with_mark(comment)
    elseif is_release and existing.priority == 0 and not is_operator and not is_slurms then
-      -- Of a heterogeneous job the first part is asked for all.
-      local first = existing.het_job_id
-      if first ~= nil and first ~= 0 and first ~= slurm.NO_VAL and first ~= existing.job_id then
-         job.priority = slurm.NO_VAL
-         return slurm.SUCCESS
-      end
       slurm.log_user("Coplace decides when this job starts: coplace why, coplace release")
       return slurm.ERROR
    end

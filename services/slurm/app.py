@@ -175,7 +175,10 @@ async def _connect(
         (own.reorders_every_s, order.look),
         (own.declares_every_s, lambda: declarer.declare_all(publisher, terms)),
     )
-    obedience = Obedience(slurm, region, site, notes.made, both.looks, publisher.held_at_us)
+    obedience = Obedience(
+        *(slurm, region, site, notes.made, both.looks, publisher.held_at_us),
+        shapes=lambda: publisher.shapes,
+    )
     tries = Tries(obedience)
     limited = LimitedStarts(region, site, both.clusters, tries.refuse)
     declared_limits = LimitsBySlurm(region, both.source, own.site)

@@ -496,7 +496,7 @@ def test_a_heterogeneous_job_waits_as_one_job_and_starts_whole_on_the_nodes_of_i
         region.slurm.say(*as_user, "scontrol", command, str(number))
         words = "held by its user" if command == "hold" else "in 2 parts at once"
         region.until_said(words, "why", job_id)
-    with pytest.raises(AssertionError, match="Coplace decides when this job starts"):
+    with pytest.raises(AssertionError, match=f"error for job {number}"):  # Slurm drops our words
         region.slurm.say(*as_user, "scontrol", "release", str(number))
     region.kill()
     region.slurm.say("scancel", str(blocks))
@@ -516,12 +516,15 @@ def test_a_heterogeneous_job_keeps_to_a_limit_and_its_end_is_known_though_nobody
     region.ask(*limit, "--nodes", "1")
     number = region.slurm.submit("sleep 4", *OF_TWO_PARTS)
     job_id = region.id_of(number)
-    region.until_said("root", "why", job_id)
-    assert not region.has_nodes(number)
+    region.until_said("may hold 1 nodes at once, holds 0 and needs 2 more", "why", job_id)
     region.ask(*limit, "--nodes", "2")
-    region.until(lambda: Slurm().jobs(number)[0].word.is_started, "the release")
+    region.until(lambda: not Slurm().jobs(number)[0].is_held, "the release")
     region.kill()
-    region.until(lambda: region.job(number + 1).state == "COMPLETED", "the end in Slurm")
+
+    def states() -> list[str]:
+        return [job.state for job in Slurm().jobs() if job.het_number == number]
+
+    region.until(lambda: states() == ["COMPLETED"] * 2, "the end in Slurm")
     region.start()
     assert handed_over(region, job_id).grant == 1
     for part, own_id in enumerate(part_ids(region, number)):
@@ -529,7 +532,7 @@ def test_a_heterogeneous_job_keeps_to_a_limit_and_its_end_is_known_though_nobody
     region.ask(*limit)
 
 
-def test_heterogeneous_jobs_that_wait_are_cancelled_requeued_and_given_back_whole(
+def test_heterogeneous_jobs_are_cancelled_and_requeued_whole(
     region: Region,
 ) -> None:
     number = region.slurm.submit("sleep 100", *OF_TWO_PARTS)
@@ -550,3 +553,33 @@ def test_heterogeneous_jobs_that_wait_are_cancelled_requeued_and_given_back_whol
     region.slurm.say("scancel", str(number))
     region.until(partial(region.facts, JobFinished, again), "its end")
     assert handed_over(region, region.id_of(third)).grant == 1
+
+
+def test_a_heterogeneous_job_is_withdrawn_and_given_back_as_it_was_submitted(
+    region: Region,
+) -> None:
+    def partition(state: str) -> None:
+        region.slurm.say("scontrol", "update", "PartitionName=big", f"State={state}")
+
+    partition("DOWN")  # Slurm takes jobs and starts none
+    asks = ("--ntasks=1", "--time=5", ":", "--ntasks=1", "--time=7", "--partition=big")
+    number = region.slurm.submit("sleep 2", *asks)
+    job_id = region.id_of(number)
+    region.until(lambda: region.job(number).word.is_started, "the release")
+    region.ask("hold", job_id, "--reason", "ask ada first")
+    region.until(partial(region.facts, JobDeclined, job_id), "the answer")
+    assert (region.job(number).word.grant, region.job(number).is_held) == (1, True)
+    region.ask("release", job_id)
+    region.until(lambda: not region.job(number).is_held, "the second release")
+    region.kill()
+    [gang] = Slurm().jobs(number)
+    assert [part.fields["time_limit"] for part in gang.parts] == [5, 7]
+    assert (gang.fields["excluded_nodes"], gang.parts[1].released_on) == ("n2", "n2")
+    assert "jobs are Slurm's" in region.ask("slurm", "release", "--all")
+    [gang] = Slurm().jobs(number)
+    names = ("admin_comment", "required_nodes", "excluded_nodes", "time_limit", "requeue")
+    found = [tuple(part.fields[name] for name in names) for part in gang.parts]
+    assert found == [("coplace given back", "", "", limit, True) for limit in (5, 7)]
+    partition("UP")
+    region.start()
+    assert handed_over(region, job_id).grant == 0

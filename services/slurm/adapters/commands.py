@@ -4,7 +4,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import structlog
@@ -135,26 +135,26 @@ class Slurm:
 
     def release(self, job: str, release: Release) -> None:
         """Start a held job as soon as its nodes are free."""
-        self.prepare(job, release)
+        said = [f"AdminComment={release.word}", *_limits(release), *_places(release)]
+        self._change("scontrol", "update", f"JobId={job}", *said)
         self.let_go(job)
 
-    def prepare(self, job: str, release: Release) -> None:
-        """Give a held job the nodes and the limit that it is to start with. Slurm shall not requeue
-        it by itself, where it starts is not its to say; but where a node may not boot."""
-        said = [f"AdminComment={release.word}", f"TimeLimit={release.limit_min}"]
-        said.append(f"Requeue={int(release.may_requeue)}")
-        if release.nodes:
-            said.append(f"ReqNodeList={','.join(release.nodes)}")
-        if release.count:
-            # Slurm would add nodes to those where it finds more room on them.
-            said.append(f"NumNodes={release.count}-{release.count}")
-        if release.least_cpus:
-            said.append(f"MinCPUsNode={release.least_cpus}")
+    def prepare_first(self, job: str, release: Release, excluded: str) -> None:
+        """Give the first part of a held heterogeneous job what it starts with, on all nodes but
+        these: scontrol changes its nodes in no other way. Slurm gives all parts the same, and the
+        word."""
+        said = [f"AdminComment={release.word}", *_limits(release), f"ExcNodeList={excluded}"]
         self._change("scontrol", "update", f"JobId={job}", *said)
 
-    def restore(self, job: str, changes: Iterable[str], word: str) -> None:
-        """Give a held job what its user asked for, and leave a word with it."""
-        self._change("scontrol", "update", f"JobId={job}", *changes, f"AdminComment={word}")
+    def prepare_part(self, job: str, release: Release, excluded: str) -> None:
+        """Give another part what it starts with itself; `excluded` is what its user said."""
+        said = [*_limits(release), f"ExcNodeList={excluded}", *_places(release)]
+        self._change("scontrol", "update", f"JobId={job}", *said)
+
+    def restore(self, job: str, changes: Sequence[str]) -> None:
+        """Give a held job what its user asked for."""
+        if changes:
+            self._change("scontrol", "update", f"JobId={job}", *changes)
 
     def let_go(self, job: str) -> None:
         """Let Slurm start a job, with all parts of a heterogeneous one."""
@@ -267,6 +267,23 @@ class Slurm:
             finally:
                 self._running.discard(running)
         return running.returncode, said, complained
+
+
+def _limits(release: Release) -> Iterator[str]:
+    """Slurm shall not requeue a job by itself, where it starts is not its to say; but where a node
+    may not boot."""
+    yield f"TimeLimit={release.limit_min}"
+    yield f"Requeue={int(release.may_requeue)}"
+
+
+def _places(release: Release) -> Iterator[str]:
+    if release.nodes:
+        yield f"ReqNodeList={','.join(release.nodes)}"
+    if release.count:
+        # Slurm would add nodes to those where it finds more room on them.
+        yield f"NumNodes={release.count}-{release.count}"
+    if release.least_cpus:
+        yield f"MinCPUsNode={release.least_cpus}"
 
 
 def _objects(shown: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:

@@ -29,6 +29,9 @@ _HELD_HERE: Final = "JobHeldAdmin"
 # What a grant changed, behind the word on it (shared/slurm/grant_answer.py).
 _STARTED: Final = re.compile(r"coplace grant=\d+ started")
 _BEFORE: Final = re.compile(r" (limit|requeue|sizes|cpus|wanted)=(\S+)")
+# Of a heterogeneous job it has them for each part.
+_PARTS: Final = re.compile(r" parts=(\S+)")
+_OF_PART: Final = ("limit", "requeue", "sizes", "wanted", "excluded")
 _NAME: Final = re.compile(r"^ClusterName\s*= *(\S+)", re.MULTILINE)
 # On so many nodes may be what has no limit of them.
 _ANY_NODES: Final = 100_000
@@ -110,20 +113,35 @@ def _restored(job: Mapping[str, Any]) -> Iterator[str]:
     comment = str(job.get("admin_comment") or "")
     if "coplace grant=" not in comment:
         return
-    before = dict(_BEFORE.findall(comment))
+    before = _before(job, comment)
     if str(job.get("required_nodes") or "") != before.get("wanted", ""):
         yield f"ReqNodeList={before.get('wanted', '')}"
     has_sizes = f"{_number(job, 'node_count') or 0}-{_number(job, 'max_nodes') or 0}"
-    if before.get("sizes", has_sizes) != has_sizes:
-        least, most = before["sizes"].split("-")
+    sizes = before.get("sizes") or has_sizes
+    if sizes != has_sizes:
+        least, most = sizes.split("-")
         yield f"NumNodes={least}-{most if int(most) else _ANY_NODES}"
     if before.get("cpus", "") not in ("", str(_number(job, "minimum_cpus_per_node"))):
         yield f"MinCPUsNode={before['cpus']}"
+    # Slurm gives all parts of a heterogeneous job what the first gets: so each gets all of it.
+    is_part = "excluded" in before
     limit_min = _number(job, "time_limit")
-    if before.get("limit", "") not in ("", "UNLIMITED" if limit_min is None else str(limit_min)):
+    has_limit = "UNLIMITED" if limit_min is None else str(limit_min)
+    if is_part or before.get("limit", "") not in ("", has_limit):
         yield f"TimeLimit={before['limit']}"
-    if before.get("requeue", "") not in ("", str(int(bool(job.get("requeue"))))):
+    if is_part or before.get("requeue", "") not in ("", str(int(bool(job.get("requeue"))))):
         yield f"Requeue={before['requeue']}"
+    if is_part:
+        yield f"ExcNodeList={before['excluded']}"
+
+
+def _before(job: Mapping[str, Any], comment: str) -> Mapping[str, str]:
+    """Return what its user asked for, by what the word on the grant says of it."""
+    parts = _PARTS.search(comment)
+    if parts is None:
+        return dict(_BEFORE.findall(comment))
+    row = parts[1].split(";")[_number(job, "het_job_offset") or 0].split("|")
+    return {name: row[at] for at, name in enumerate(_OF_PART)}
 
 
 def _name(job: Mapping[str, Any]) -> str:
@@ -180,9 +198,13 @@ def give_back(group: GivenBack, word: str) -> Iterator[str]:
     names = ",".join(group.jobs)
     try:
         said("scontrol", "hold", names)
-        for part, changes in group.parts:
-            said("scontrol", "update", f"JobId={part}", *changes, f"AdminComment={word}")
-        said("scontrol", "update", f"JobId={names}", *group.restored, f"AdminComment={word}")
+        if group.parts and group.restored:
+            # The word, which all parts get too, is left when all have what they are to have.
+            said("scontrol", "update", f"JobId={names}", *group.restored)
+        for part, changes in group.parts if group.restored else ():
+            said("scontrol", "update", f"JobId={part}", *changes)
+        changes = () if group.parts else group.restored
+        said("scontrol", "update", f"JobId={names}", *changes, f"AdminComment={word}")
         said("scontrol", "release", names)
     except FailedError as error:
         if len(group.jobs) == 1:

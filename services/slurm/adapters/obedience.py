@@ -19,6 +19,7 @@ from services.slurm.adapters.notes import JobNotes, boot_note, noted
 from services.slurm.adapters.region import AskedRegion
 from services.slurm.model.het_jobs import as_a_whole
 from services.slurm.model.jobs import SlurmJob
+from services.slurm.model.shapes import NodeShapes
 from services.slurm.processor.orders import (
     Cancel,
     Decline,
@@ -38,6 +39,7 @@ from services.slurm.processor.orders import (
     orders_of_refused,
 )
 from shared.domain.array_tasks import as_task, parse_tasks
+from shared.domain.hostlist import expand
 from shared.domain.printable import printable
 from shared.process.clock import now_us
 from shared.slurm.facts import Site, identify
@@ -66,8 +68,11 @@ class Obedience:
         notes: JobNotes,
         looks: SlurmLooks,
         held_at_us: Callable[[str], int] = lambda _: 0,
+        shapes: Callable[[], NodeShapes] = NodeShapes,
     ) -> None:
-        """`held_at_us` says when it was published that the user of a job holds it; 0: never."""
+        """`held_at_us` says when it was published that the user of a job holds it; 0: never.
+        `shapes` are the nodes of the Slurm."""
+        self._shapes = shapes
         self._slurm, self._region, self._site = slurm, region, site
         self._notes, self._looks, self._held_at_us = notes, looks, held_at_us
 
@@ -156,15 +161,24 @@ class Obedience:
                 _COMMANDS[type(order)](self._slurm, job.name_in_slurm)
 
     def _release_parts(self, job: SlurmJob, order: ReleaseParts) -> None:
-        """The first part keeps the word for all and comes last: what has it is as it is to be. With
-        it Slurm lets all go."""
-        for part, each in reversed([*zip(job.parts, order.parts, strict=True)]):
-            self._slurm.prepare(part.name_in_slurm, _about(part, each))
+        """What is said of the first part Slurm says of all: so the word has what their users asked
+        for, and the others come behind it. With the first Slurm lets all go."""
+        pairs = [*zip(job.parts, order.parts, strict=True)]
+        (first, release), *others = pairs
+        sizes = [part.has_sizes if each.count and part is not first else "" for part, each in pairs]
+        about_it = replace(release, word=job.answered(release.word, *sizes))
+        named = [name for hosts in release.nodes for name in expand(hosts)]
+        beside = self._shapes().but(first, named) if named else []
+        excluded = ",".join(beside) or first.excluded
+        self._slurm.prepare_first(first.name_in_slurm, about_it, excluded)
+        for part, each in others:
+            self._slurm.prepare_part(part.name_in_slurm, each, part.excluded)
         self._slurm.let_go(job.name_in_slurm)
 
     def _give_back(self, job: SlurmJob) -> None:
-        for part in reversed(job.parts):
-            self._slurm.restore(part.name_in_slurm, restored(part.fields), GIVEN_BACK)
+        for part in job.parts:
+            self._slurm.restore(part.name_in_slurm, restored(part.fields))
+        self._slurm.leave(job.name_in_slurm, GIVEN_BACK)
         if not job.is_held_by_user:
             self._slurm.let_go(job.name_in_slurm)
 
@@ -184,7 +198,7 @@ def _about(job: SlurmJob, release: Release) -> Release:
     """Return a release whose word says what it puts something else in the place of."""
     sizes = job.has_sizes if release.count else ""
     cpus = str(job.least_cpus) if release.least_cpus else ""
-    return replace(release, word=job.answered(release.word, sizes, cpus))
+    return replace(release, word=job.answered(release.word, sizes, cpus=cpus))
 
 
 def _waiting_task(job_id: str, shown: Iterable[SlurmJob], site: Site) -> SlurmJob | None:

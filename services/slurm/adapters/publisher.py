@@ -103,6 +103,11 @@ class SlurmPublisher:
         return self._changes.held_at_us(job_id)
 
     @property
+    def shapes(self) -> NodeShapes:
+        """Return the nodes as they were declared last."""
+        return self._terms.shapes
+
+    @property
     def site(self) -> Site:
         """Return whose jobs they are, on the clusters as they are declared."""
         return self._site

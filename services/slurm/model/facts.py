@@ -154,12 +154,10 @@ def _say_held(submitted: JobSubmitted, job: SlurmJob, unmapped: str) -> None:
 
 def _say_where(submitted: JobSubmitted, job: SlurmJob, shapes: NodeShapes) -> None:
     """Add where a job may run, as its user asked."""
-    of = job.fields
     submitted.partitions.extend(job.partitions)
     submitted.features = job.features
     submitted.nodes_wanted.extend([job.wanted] if job.wanted else [])
-    excluded = text(of.get("excluded_nodes"))
-    submitted.nodes_excluded.extend([excluded] if excluded else [])
+    submitted.nodes_excluded.extend([job.excluded] if job.excluded else [])
     submitted.nodes_excluded.extend(shapes.unsuited(job))
 
 

@@ -139,7 +139,8 @@ class SlurmJob:
     @property
     def _kept_word(self) -> GrantAnswer:
         """Return the word that Slurm keeps, whichever of its runs that is about."""
-        return GrantAnswer.parse(text(self.fields.get("admin_comment")))
+        said = GrantAnswer.parse(text(self.fields.get("admin_comment")))
+        return said.of_part(self.asked("het_job_offset"))
 
     @property
     def word(self) -> GrantAnswer:
@@ -154,6 +155,12 @@ class SlurmJob:
         return said.wanted if said.grant else text(self.fields.get("required_nodes"))
 
     @property
+    def excluded(self) -> str:
+        """Return the nodes that its user excluded, as a host list."""
+        said = self._kept_word
+        return said.excluded if said.parts else text(self.fields.get("excluded_nodes"))
+
+    @property
     def asked_limit_min(self) -> int | None:
         """Return the limit that its user asked for; None: none."""
         said = self._kept_word
@@ -161,20 +168,29 @@ class SlurmJob:
             return int(said.limit) if said.limit.isdecimal() else None
         return number(self.fields.get("time_limit"))
 
-    def answered(self, word: GrantAnswer, sizes: str = "", cpus: str = "") -> GrantAnswer:
+    def answered(self, word: GrantAnswer, *sizes: str, cpus: str = "") -> GrantAnswer:
         """Return a word with what a start puts something else in the place of; the `sizes` are its
-        numbers of nodes, and `cpus` its least of a node, where it is the first that does."""
+        numbers of nodes, or of those of its parts, and `cpus` its least of a node, where it is the
+        first that does."""
+        word = word._replace(submit_s=self.submit_s)
+        if not self.parts:
+            return self._answered(word, "".join(sizes), cpus)
+        known = sizes or [""] * len(self.parts)
+        of_each = zip(self.parts, known, strict=True)
+        return word.with_parts(part._answered(word, size) for part, size in of_each)
+
+    def _answered(self, word: GrantAnswer, sizes: str, cpus: str = "") -> GrantAnswer:
         said = self._kept_word
         limit_min, requeue = number(self.fields.get("time_limit")), self.fields.get("requeue")
         limit = said.limit if said.grant else str(limit_min or "UNLIMITED")
         may_requeue = said.requeue if said.grant else str(int(bool(requeue)))
         return word._replace(
-            submit_s=self.submit_s,
             limit=limit,
             requeue=may_requeue,
             sizes=self.sizes or sizes,
             cpus=said.cpus or cpus,
             wanted=self.wanted,
+            excluded=self.excluded,
         )
 
     @property

@@ -71,6 +71,11 @@ class NodeShapes:
         names = self._names(tuple(job.partitions)) if job.asks_of_nodes else ()
         return fold([name for name in names if not self._by_name[name].suits(job)])
 
+    def but(self, job: SlurmJob, names: Iterable[str]) -> list[str]:
+        """Return the other nodes on which a job may run by its partitions, as host lists."""
+        kept = {*names}
+        return fold([name for name in self._names(tuple(job.partitions)) if name not in kept])
+
     def _names(self, partitions: Sequence[str]) -> Iterable[str]:
         return dict.fromkeys(name for each in partitions for name in self._in.get(each, ()))
 

@@ -235,7 +235,8 @@ def _release(
     most = 0 if job.keeps_to(count) else count
     # A node that does not boot would end the job before it has run. Slurm starts it on no other.
     may_requeue = decision.boot_s > 0 and job.may_requeue
-    least_cpus = job.least_cpus_on(count, decision.cores_per_node)
+    # A part of a gang has its nodes to itself when it starts.
+    least_cpus = 0 if longest_min else job.least_cpus_on(count, decision.cores_per_node)
     return Release(nodes, limit_min, word, most, may_requeue, least_cpus)
 
 

@@ -2,7 +2,7 @@
 killed."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from coplace.v1.placement_pb2 import (
     MISFIT_KIND_PARTS,
@@ -31,8 +31,10 @@ from services.slurm.model.changes import CHANGED
 from services.slurm.model.facts import facts_of
 from services.slurm.model.het_jobs import with_gangs
 from services.slurm.model.jobs import GIVEN_BACK, SlurmJob
+from services.slurm.model.shapes import NodeShapes
 from services.slurm.model.start_terms import ShownJobs
 from services.slurm.processor.orders import Release
+from shared.domain.hostlist import expand
 from shared.slurm.grant_answer import GrantAnswer
 from tests.unit.services.slurm.fields import JOB, RUNS, SUBMIT_S
 from tests.unit.services.slurm.region import SITE, TERMS, PlayedRegion
@@ -61,6 +63,14 @@ def parts(*of_each: dict[str, Any], **of_both: Any) -> list[SlurmJob]:
     ]
 
 
+_FIELDS: Final = {
+    "ReqNodeList": "required_nodes",
+    "ExcNodeList": "excluded_nodes",
+    "TimeLimit": "time_limit",
+    "Requeue": "requeue",
+}
+
+
 class KilledError(Exception):
     """The process was killed behind a command."""
 
@@ -75,13 +85,13 @@ class PlayedSlurm:
     def jobs(self, _number: int = 0) -> list[SlurmJob]:
         return with_gangs([SlurmJob(dict(fields)) for fields in self.parts.values()])
 
-    def prepare(self, job: str, release: Release) -> None:
-        self._change(
-            job,
-            admin_comment=str(release.word),
-            required_nodes=",".join(release.nodes),
-            time_limit=release.limit_min,
-        )
+    def prepare_first(self, job: str, release: Release, excluded: str) -> None:
+        said = {"admin_comment": str(release.word), "excluded_nodes": excluded}
+        self._change(job, **said, time_limit=release.limit_min)
+
+    def prepare_part(self, job: str, release: Release, excluded: str) -> None:
+        said = {"required_nodes": ",".join(release.nodes), "excluded_nodes": excluded}
+        self._change(job, **said, time_limit=release.limit_min)
 
     def let_go(self, job: str) -> None:
         for number in self.parts if job == "17" else ():
@@ -96,17 +106,21 @@ class PlayedSlurm:
     def leave(self, job: str, word: GrantAnswer | str) -> None:
         self._change(job, admin_comment=str(word))
 
-    def restore(self, job: str, changes: Iterable[str], word: str) -> None:
-        names = {"ReqNodeList": "required_nodes"}
+    def restore(self, job: str, changes: Iterable[str]) -> None:
         said = dict(each.split("=", 1) for each in changes)
-        self._change(job, admin_comment=word, **{names[name]: of for name, of in said.items()})
+        fields: dict[str, Any] = {_FIELDS[name]: value for name, value in said.items()}
+        if limit := fields.pop("time_limit", ""):
+            fields["time_limit"] = int(limit)
+        self._change(job, **fields)
 
     def comment(self, jobs: str, field: str, note: str) -> None:
         self._change(jobs, system_comment=note)
 
     def _change(self, job: str, **changes: Any) -> None:
-        if not self.runs:
-            self.parts[int(job)].update(changes)
+        """Slurm gives all parts what the first gets."""
+        for number in self.parts if job == "17" else [int(job)]:
+            if not self.runs:
+                self.parts[number].update(changes)
         self._count()
 
     def _count(self) -> None:
@@ -143,7 +157,10 @@ def withdrawn(grant: int) -> PlacementDecided:
 
 def obedience(slurm: PlayedSlurm, region: PlayedRegion) -> Obedience:
     """A process that was started anew."""
-    return Obedience(slurm, region, SITE, JobNotes(slurm), SlurmLooks(slurm))  # type: ignore[arg-type]
+    nodes = [{"name": f"n{n}", "cpus": 4, "partitions": ["all"]} for n in (10, 11, 20, 21)]
+    shapes = NodeShapes(nodes)
+    notes, looks = JobNotes(slurm), SlurmLooks(slurm)  # type: ignore[arg-type]
+    return Obedience(slurm, region, SITE, notes, looks, shapes=lambda: shapes)  # type: ignore[arg-type]
 
 
 @given(st.data())
@@ -152,6 +169,9 @@ def test_it_starts_whole_on_the_nodes_of_one_grant_wherever_the_process_is_kille
 ) -> None:
     """Killed behind any command it obeys the same decision again."""
     slurm, region = PlayedSlurm(), PlayedRegion()
+    for fields in slurm.parts.values():
+        fields["partition"] = "all"
+    slurm.parts[18] |= {"time_limit": 3, "excluded_nodes": "n7"}
     course = [each(grant) for grant in (1, 2) for each in (start, withdrawn)][:-1]
     for decision in course:
         slurm.left = data.draw(st.integers(0, 8))
@@ -170,21 +190,26 @@ def test_it_starts_whole_on_the_nodes_of_one_grant_wherever_the_process_is_kille
     assert slurm.runs, "the last decision was a start"
     [grant] = slurm.grants
     assert grant not in declined
-    nodes = [fields["required_nodes"] for fields in slurm.parts.values()]
-    assert nodes == [f"n{grant}0", f"n{grant}1"]
+    first, other = slurm.parts.values()
+    assert {*expand(first["excluded_nodes"])} == {"n10", "n11", "n20", "n21"} - {f"n{grant}0"}
+    assert (other["required_nodes"], other["excluded_nodes"]) == (f"n{grant}1", "n7")
+    assert (first["time_limit"], other["time_limit"]) == (5, 3)
 
 
 def test_what_no_cluster_can_hold_together_is_slurms_to_start() -> None:
     slurm, region = PlayedSlurm(), PlayedRegion()
+    before = "5|0|||n1;9|1||n7|"
     for fields in slurm.parts.values():
-        word = {"admin_comment": f"{WORD['admin_comment']} wanted=n7", "required_nodes": "n1"}
-        fields.update(word)
+        fields["admin_comment"] = f"{WORD['admin_comment']} parts={before}"
+        fields |= {"excluded_nodes": "n2", "time_limit": 7}
+    slurm.parts[18]["required_nodes"] = "n1"
     rejected = PlacementDecided(job_id=JOB_ID, verdict=VERDICT_REJECTED, reason="fits nowhere")
     rejected.misfits.append(Misfit(kind=MISFIT_KIND_PARTS))
     for _ in range(2):
         obedience(slurm, region).obey(rejected)
-    for fields in slurm.parts.values():
-        assert (fields["admin_comment"], fields["required_nodes"]) == (GIVEN_BACK, "n7")
+    names = ("admin_comment", "time_limit", "requeue", "required_nodes", "excluded_nodes")
+    found = [[fields.get(name, "") for name in names] for fields in slurm.parts.values()]
+    assert found == [[GIVEN_BACK, 5, "0", "", "n1"], [GIVEN_BACK, 9, "1", "n7", ""]]
     assert slurm.parts[17]["system_comment"] == "coplace: fits nowhere"
     slurm.start()
     assert slurm.runs
@@ -280,8 +305,8 @@ def test_a_part_that_is_changed_holds_the_gang_and_the_start_of_one_does_not() -
     assert held.reason.startswith(f"{CHANGED}: time_limit of its part 1.")
     region = PlayedRegion()
     publisher = SlurmPublisher(region, TERMS)
-    half = parts({}, {**WORD, "time_limit": 9, "required_nodes": "n2"})
-    for shown in (parts(), half, parts(**WORD)):
+    half = parts(**WORD, time_limit=9, excluded_nodes="n2")
+    for shown in (parts(), half, parts({}, {"required_nodes": "n2"}, **WORD)):
         publisher.tell(with_gangs(shown))
     assert told(region) == [("job_submitted", "17")]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from coplace.v1.control_pb2 import ClusterDeclared
+from coplace.v1.control_pb2 import ClusterDeclared, Partition
 from coplace.v1.placement_pb2 import PlacementDecided
 from coplace.v1.placement_service_pb2 import (
     JOB_STANDING_CANCELLED,
@@ -25,10 +25,12 @@ from services.slurm.adapters.publisher import SlurmPublisher
 from services.slurm.adapters.runs import RunsSeen
 from services.slurm.model.het_jobs import as_a_whole, with_gangs
 from services.slurm.model.jobs import SlurmJob
+from services.slurm.model.shapes import NodeShapes
 from services.slurm.processor.orders import Release
 from shared.catalogue.event import Event
 from shared.catalogue.options import ranks
 from shared.catalogue.topics import Topics
+from shared.domain.hostlist import expand
 from shared.slurm.facts import identify
 from shared.slurm.grant_answer import GrantAnswer
 from shared.streams.stages.stage import AlreadyAppliedError, EarlyError, Round
@@ -37,6 +39,7 @@ from tests.unit.services.slurm.region import SITE, TERMS, PlayedRegion
 from tests.unit.shared.placement import region
 
 NODES: Final = 3
+NAMES: Final = tuple(f"n{number}" for number in range(1, NODES + 1))
 # Each takes two nodes, so that the second waits for the first.
 FIRSTS: Final = (17, 27)
 _ALL: Final = 10**9
@@ -62,6 +65,8 @@ class PlayedSlurm:
                 whole |= {
                     "submit_time": self.began_s,
                     "required_nodes": "",
+                    "excluded_nodes": "",
+                    "partition": "all",
                     "tres_req_str": "cpu=1,node=1",
                 }
                 self.all[first + offset] = {**JOB, **own, **whole}
@@ -69,20 +74,22 @@ class PlayedSlurm:
     def jobs(self, _number: int = 0) -> list[SlurmJob]:
         return with_gangs([SlurmJob(dict(fields)) for fields in self.all.values()])
 
-    def prepare(self, job: str, release: Release) -> None:
-        said = {"admin_comment": str(release.word), "time_limit": release.limit_min}
-        self._change(int(job), **said, required_nodes=",".join(release.nodes))
+    def prepare_first(self, job: str, release: Release, excluded: str) -> None:
+        said = {"admin_comment": str(release.word), "excluded_nodes": excluded}
+        self._change(*self.parts(int(job)), **said, time_limit=release.limit_min)
+
+    def prepare_part(self, job: str, release: Release, excluded: str) -> None:
+        said = {"required_nodes": ",".join(release.nodes), "excluded_nodes": excluded}
+        self._change(int(job), **said, time_limit=release.limit_min)
 
     def let_go(self, job: str) -> None:
-        for number in self.parts(int(job)):
-            self._change(number, priority=9)
+        self._change(*self.parts(int(job)), priority=9)
 
     def hold(self, job: str) -> None:
-        for number in self.parts(int(job)):
-            self._change(number, priority=0)
+        self._change(*self.parts(int(job)), priority=0)
 
     def leave(self, job: str, word: GrantAnswer | str) -> None:
-        self._change(int(job), admin_comment=str(word))
+        self._change(*self.parts(int(job)), admin_comment=str(word))
 
     def cancel(self, job: str) -> None:
         for number in self.parts(int(job)):
@@ -90,7 +97,7 @@ class PlayedSlurm:
                 self.all[number].update(job_state="CANCELLED", end_time=self.now_s)
 
     def comment(self, jobs: str, field: str, note: str) -> None:
-        self._change(int(jobs), system_comment=note)
+        self._change(*self.parts(int(jobs)), system_comment=note)
 
     def requeue(self, first: int) -> None:
         self.now_s += 1
@@ -101,7 +108,9 @@ class PlayedSlurm:
     def start(self) -> None:
         self.now_s += 1
         for first in FIRSTS:
-            asked = [self.all[number]["required_nodes"] for number in self.parts(first)]
+            of_first, of_other = (self.all[number] for number in self.parts(first))
+            without = {*NAMES} - {*expand(of_first["excluded_nodes"] or "none")}
+            asked = [min(without), of_other["required_nodes"]]
             is_free = self.taken.isdisjoint(asked) and all(asked)
             if self._waits(first) and is_free and self.all[first]["priority"]:
                 self.starts[first] += 1
@@ -132,9 +141,11 @@ class PlayedSlurm:
     def _runs(self, number: int) -> bool:
         return bool(self.all[number]["job_state"] == "RUNNING")
 
-    def _change(self, number: int, **changes: Any) -> None:
-        if self._waits(number):
-            self.all[number].update(changes)
+    def _change(self, *numbers: int, **changes: Any) -> None:
+        """Slurm gives all parts what the first gets."""
+        for number in numbers:
+            if self._waits(number):
+                self.all[number].update(changes)
         self.left -= 1
         if self.left < 0:
             raise KilledError
@@ -162,6 +173,7 @@ class Course:
             nameplate_power_w=300.0,
             architecture="alpha",
             shares_unpredicted=True,
+            partitions=[Partition(name="all", nodes=NAMES)],
         )
         time_us = self.slurm.began_s * 1_000_000 - 1
         region.feed(self.placement, [region.event("alpha", cluster, time_us)])
@@ -173,7 +185,12 @@ class Course:
         looks, notes = SlurmLooks(self.slurm), JobNotes(self.slurm)  # type: ignore[arg-type]
         runs = RunsSeen.beside(self.told, SITE, ["alpha"])
         self.publisher = SlurmPublisher(self.told, TERMS, runs)
-        self.obedience = Obedience(self.slurm, self.told, SITE, notes, looks)  # type: ignore[arg-type]
+        shapes = NodeShapes([{"name": name, "cpus": 4, "partitions": ["all"]} for name in NAMES])
+        self.obedience = Obedience(
+            self.slurm,  # type: ignore[arg-type]
+            *(self.told, SITE, notes, looks),
+            shapes=lambda: shapes,
+        )
 
     def go_on(self) -> None:
         """Do what is to be done."""
@@ -181,10 +198,10 @@ class Course:
             step()
 
     def be_killed_behind_a_start(self, *ended: int) -> None:
-        """Be killed before the decision is known to be obeyed, which takes four commands."""
+        """Be killed before the decision is known to be obeyed, which takes three commands."""
         self.look()
         self.fold()
-        self.obey(killed_behind=3)
+        self.obey(killed_behind=2)
         self.slurm.start()
         for number in ended:
             self.slurm.end(number)

@@ -67,11 +67,16 @@ def test_what_waits_is_given_back_and_what_its_user_holds_stays() -> None:
 
 
 def test_the_parts_of_a_heterogeneous_job_are_started_by_its_first() -> None:
-    word = f"coplace grant=2 started freq_ghz=2.1 submit={SUBMIT_S} limit=5 wanted=n7"
-    other = job(6, het_job_id=5, admin_comment=word, required_nodes="n2", time_limit=9)
-    found = given_back([other, job(5, het_job_id=5), job(7)])
-    parts = (("6", ("ReqNodeList=n7", "TimeLimit=5")),)
-    assert found == [GivenBack(("7",)), GivenBack(("5",), (), parts)]
+    before = "parts=5|0|||n1;9|1|1-0|n7|"
+    word = f"coplace grant=2 started freq_ghz=2.1 submit={SUBMIT_S} {before}"
+    said = {"admin_comment": word, "excluded_nodes": "n2", "het_job_id": 5}
+    other = job(6, het_job_offset=1, required_nodes="n2", max_nodes=1, **said)
+    found = given_back([other, job(5, **said), job(7)])
+    of_first = ("TimeLimit=5", "Requeue=0", "ExcNodeList=n1")
+    of_other = ("ReqNodeList=n7", "NumNodes=1-100000", "TimeLimit=9", "Requeue=1", "ExcNodeList=")
+    assert found == [GivenBack(("7",)), GivenBack(("5",), of_first, (("6", of_other),))]
+    plain = given_back([job(5, het_job_id=5), job(6, het_job_id=5, het_job_offset=1)])
+    assert plain == [GivenBack(("5",), (), (("6", ()),))]
     assert given_back([job(5, het_job_id=5, comment="coplace held by its user"), other]) == []
 
 
