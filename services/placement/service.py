@@ -181,7 +181,8 @@ class PlacementService:
         except RejectedError as error:
             raise RefusedCallError.invalid(error) from None
         answer = _quote_by(terms, queries.as_of_us)
-        for shareable in (False, True):
+        # Nodes of a gang have no other jobs.
+        for shareable in (False,) if job.parts else (False, True):
             job.shareable = shareable
             quoted = queries.quoted(job_of(job), dependencies_of(job))
             placed = await self._played(queries, quoted)

@@ -518,7 +518,7 @@ def test_a_heterogeneous_job_keeps_to_a_limit_and_its_end_is_known_though_nobody
     job_id = region.id_of(number)
     region.until_said("may hold 1 nodes at once, holds 0 and needs 2 more", "why", job_id)
     region.ask(*limit, "--nodes", "2")
-    region.until(lambda: not Slurm().jobs(number)[0].is_held, "the release")
+    region.until(lambda: not region.job(number).is_held, "the release")
     region.kill()
 
     def states() -> list[str]:
@@ -572,11 +572,11 @@ def test_a_heterogeneous_job_is_withdrawn_and_given_back_as_it_was_submitted(
     region.ask("release", job_id)
     region.until(lambda: not region.job(number).is_held, "the second release")
     region.kill()
-    [gang] = Slurm().jobs(number)
+    gang = region.job(number)
     assert [part.fields["time_limit"] for part in gang.parts] == [5, 7]
     assert (gang.fields["excluded_nodes"], gang.parts[1].released_on) == ("n2", "n2")
     assert "jobs are Slurm's" in region.ask("slurm", "release", "--all")
-    [gang] = Slurm().jobs(number)
+    gang = region.job(number)
     names = ("admin_comment", "required_nodes", "excluded_nodes", "time_limit", "requeue")
     found = [tuple(part.fields[name] for name in names) for part in gang.parts]
     assert found == [("coplace given back", "", "", limit, True) for limit in (5, 7)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
-from coplace.v1.jobs_pb2 import JobSubmitted
+from coplace.v1.jobs_pb2 import JobSubmitted, Part
 from coplace.v1.placement_service_pb2 import (
     JOB_STANDING_RESERVED,
     ExplainRequest,
@@ -199,6 +199,12 @@ async def test_a_job_that_is_not_submitted_is_quoted_and_not_kept(processor: Pla
         assert shared.shareable
         code, _ = await refusal(ask(channel, "quote"))
     assert code is grpc.StatusCode.NOT_FOUND
+
+
+async def test_a_gang_is_quoted_nodes_of_its_own(processor: Placement) -> None:
+    async with serving(on_duty(processor)) as channel:
+        answer = await quote(channel, nodes=2, parts=[Part(units=1), Part(units=1)])
+    assert [placed.shareable for placed in answer.placements] == [False]
 
 
 async def test_a_quote_is_refused_what_ingest_would_refuse(processor: Placement) -> None:
