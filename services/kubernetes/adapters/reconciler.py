@@ -14,20 +14,22 @@ from coplace.v1.placement_pb2 import PlacementDecided
 
 from coplace_client.errors import RejectedError, UnusableError
 from coplace_client.ingest import FactRefusedError
-from services.kubernetes.adapters.api import (
-    ApiConflictError,
-    ApiError,
-    ApiMissingError,
-    ApiRefusedError,
-    ApiUnavailableError,
-)
 from services.kubernetes.model.bodies import Body, annotated, update
 from services.kubernetes.model.facts import JobTerms, id_of
-from services.kubernetes.model.jobs import JobKey, JobUid, KubernetesJob, identified
-from services.kubernetes.model.names import COPY_OF, PROBLEM, QUEUE_NAME, RECORD
+from services.kubernetes.model.jobs import (
+    JobKey,
+    JobUid,
+    KubernetesJob,
+    identified,
+)
+from services.kubernetes.model.names import (
+    COPY_OF,
+    PROBLEM,
+    QUEUE_NAME,
+    RECORD,
+)
 from services.kubernetes.model.records import KubernetesRecord
 from services.kubernetes.model.states import QueueState, queue_state
-from services.kubernetes.model.texts import shown
 from services.kubernetes.processor.decisions import obeying
 from services.kubernetes.processor.effects import (
     CreateCopy,
@@ -44,6 +46,15 @@ from services.kubernetes.processor.effects import (
 from services.kubernetes.processor.mirror import JobMirror
 from services.kubernetes.processor.reconcile import SeenJob, reconcile, stray
 from shared.domain.times import in_utc
+from shared.kubernetes.api import (
+    ApiConflictError,
+    ApiError,
+    ApiMissingError,
+    ApiRefusedError,
+    ApiUnavailableError,
+)
+from shared.kubernetes.facts import FactTaker
+from shared.kubernetes.texts import shown
 
 _RETRY_S: Final = 2.0
 _REFUSED_RETRY_S: Final = 60.0
@@ -59,7 +70,7 @@ log = structlog.get_logger(__name__)
 
 
 class JobApi(Protocol):
-    """What of an API server is needed; `ApiServer` has it."""
+    """What of an API server is needed; `JobServer` has it."""
 
     async def get(self, key: JobKey) -> Mapping[str, Any]: ...
     async def patch(self, key: JobKey, body: Body) -> Mapping[str, Any]: ...
@@ -70,12 +81,6 @@ class JobApi(Protocol):
     async def create_record(self, body: Body) -> Mapping[str, Any]: ...
     async def delete_record(self, name: str, uid: str) -> None: ...
     async def tell(self, namespace: str, event: Body) -> None: ...
-
-
-class FactTaker(Protocol):
-    """Who takes facts: ingest."""
-
-    async def tell(self, event: Envelope) -> None: ...
 
 
 class OddCounter(Protocol):

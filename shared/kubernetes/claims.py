@@ -8,8 +8,8 @@ from typing import Any, Final, Self
 from coplace_client.bounds import ATTEMPT, CLOCK_GHZ, GRANT, NODES, UNITS_PER_NODE, WALLTIME_S
 from coplace_client.checks import require_text
 from coplace_client.errors import RejectedError
-from services.kubernetes.model.texts import shown
 from shared.domain.hostlist import expand
+from shared.kubernetes.texts import shown
 
 _EARLIEST_US: Final = 946_684_800_000_000
 _LATEST_US: Final = 4_102_444_800_000_000

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from coplace.v1.ingest_service_pb2 import Envelope
 
-from services.kubernetes.adapters.api import ApiUnavailableError
-from services.kubernetes.adapters.heartbeat import ClusterHeartbeat
+from shared.kubernetes.api import ApiUnavailableError
+from shared.kubernetes.heartbeat import ClusterHeartbeat
 
 NOW_US = 1_767_225_600_000_000
 

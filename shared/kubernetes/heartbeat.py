@@ -8,7 +8,7 @@ import structlog
 
 from coplace_client.errors import UnusableError
 from coplace_client.facts import SAYS_EVERY_S, alive
-from services.kubernetes.adapters.reconciler import FactTaker
+from shared.kubernetes.facts import FactTaker
 
 log = structlog.get_logger(__name__)
 

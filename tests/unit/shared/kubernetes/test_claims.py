@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coplace_client.errors import RejectedError
-from services.kubernetes.model.claims import AfterStop, GrantClaim, StopRequest
+from shared.kubernetes.claims import AfterStop, GrantClaim, StopRequest
 from tests.unit.services.kubernetes.objects import LIVE
 
 STARTED = replace(LIVE, grant=3, attempt=2, declined=2, cluster="beta", walltime_s=60.5)

@@ -7,9 +7,9 @@ import pytest
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_service_pb2 import NodeGroup, ShowNodesResponse
 
-from services.kubernetes.adapters import nodes
-from services.kubernetes.adapters.nodes import NodeReporter
-from tests.unit.services.kubernetes.objects import NOW_US, TRAITS, node
+from shared.kubernetes import node_reporter
+from shared.kubernetes.node_reporter import NodeReporter
+from tests.unit.shared.kubernetes.objects import NOW_US, TRAITS, node
 
 CORDONED = {"unschedulable": True}
 
@@ -113,7 +113,7 @@ async def test_a_node_of_amounts_that_no_node_has_is_left_out_and_the_others_are
 async def test_nodes_are_drained_where_the_cluster_cannot_be_declared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(nodes, "_SETTLE_S", 0)
+    monkeypatch.setattr(node_reporter, "_SETTLE_S", 0)
     coplace = Coplace()
     told = reporter(coplace)
     told.replace("alpha", [node("n1"), node("n2", "64", spec=CORDONED)])

@@ -13,11 +13,11 @@ from coplace_client.bounds import CORES_PER_NODE
 from coplace_client.checks import require_text
 from coplace_client.errors import RejectedError, UnusableError
 from coplace_client.facts import fact
-from services.kubernetes.model.jobs import mapping_of
-from services.kubernetes.model.texts import shown
-from services.kubernetes.model.units import amounts, count_resources
 from shared.domain.folding import fold
 from shared.domain.hostlist import expand
+from shared.kubernetes.objects import mapping_of
+from shared.kubernetes.texts import shown
+from shared.kubernetes.units import amounts, count_resources
 
 _GIB: Final = 1024**3
 _KEEPS_AWAY: Final = ("NoSchedule", "NoExecute")

@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from coplace_client.errors import RejectedError
-from services.kubernetes.model.quantities import quantity
+from shared.kubernetes.quantities import quantity
 
 HALF = Fraction(1, 2)
 

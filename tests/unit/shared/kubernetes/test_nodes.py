@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from services.kubernetes.model.nodes import (
+from shared.catalogue.contents.check import check_contents
+from shared.kubernetes.nodes import (
     MixedNodesError,
     cluster_declared,
     in_order,
     is_worker,
     why_out,
 )
-from shared.catalogue.contents.check import check_contents
-from tests.unit.services.kubernetes.objects import TRAITS, node
+from tests.unit.shared.kubernetes.objects import TRAITS, node
 
 
 def test_alike_nodes_that_are_together_are_a_class_with_the_watts_that_are_known() -> None:

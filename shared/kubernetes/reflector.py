@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from services.kubernetes.adapters.api import (
+from shared.kubernetes.api import (
     ApiError,
     ApiMissingError,
     ApiServer,
@@ -52,9 +52,11 @@ async def reflect(
     watcher: ObjectWatcher,
     listed: Callable[[], None],
     meter: WatchMeter = _UNCOUNTED,
+    if_missing: str = "",
 ) -> None:
     """Pass on all objects once and each change then, until cancelled; `listed` is called when all
-    were passed on for the first time.
+    were passed on for the first time. Where the API server has no such objects the log says
+    `if_missing`: what to do.
 
     After a cut the watch goes on from the version that it had. Where that is too old (status 410)
     all objects are listed anew: what was deleted in the gap is missing there.
@@ -79,13 +81,13 @@ async def reflect(
             meter.listed_anew(api.cluster, path)
             version = ""
         except ApiError as error:
-            _warn(api.cluster, path, error)
+            _warn(api.cluster, path, error, if_missing)
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, _MOST_RETRY_S)
 
 
-def _warn(cluster: str, path: str, error: ApiError) -> None:
+def _warn(cluster: str, path: str, error: ApiError, if_missing: str) -> None:
     log.warning("watching again", cluster=cluster, path=path, problem=str(error))
     if isinstance(error, ApiMissingError):
-        advice = "apply helm/coplace/files/jobrecords.yaml there: docs/how-to/kubernetes-jobs.md"
-        log.error("the API server has no such resource", cluster=cluster, path=path, advice=advice)
+        words = "the API server has no such resource"
+        log.error(words, cluster=cluster, path=path, advice=if_missing)

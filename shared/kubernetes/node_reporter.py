@@ -6,12 +6,14 @@ from typing import Any, Final, Protocol
 
 import structlog
 from coplace.v1.control_pb2 import ClusterDeclared
-from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_service_pb2 import ShowNodesResponse
 
 from coplace_client.errors import UnusableError
-from services.kubernetes.model.jobs import mapping_of
-from services.kubernetes.model.nodes import (
+from shared.catalogue.contents.check import check_contents
+from shared.domain.drains import drain_changes
+from shared.domain.hostlist import expand
+from shared.kubernetes.facts import FactTaker
+from shared.kubernetes.nodes import (
     NodeTraits,
     cluster_declared,
     declaration,
@@ -22,9 +24,7 @@ from services.kubernetes.model.nodes import (
     resumption,
     why_out,
 )
-from shared.catalogue.contents.check import check_contents
-from shared.domain.drains import drain_changes
-from shared.domain.hostlist import expand
+from shared.kubernetes.objects import mapping_of
 
 # Nodes that change together are published together.
 _SETTLE_S: Final = 1.0
@@ -33,12 +33,6 @@ _GONE: Final = "the node was deleted"
 
 log = structlog.get_logger(__name__)
 _Node = Mapping[str, Any]
-
-
-class NodeFacts(Protocol):
-    """Who takes facts: ingest."""
-
-    async def tell(self, event: Envelope) -> None: ...
 
 
 class NodesKnown(Protocol):
@@ -54,7 +48,7 @@ class NodeReporter:
     def __init__(
         self,
         traits: NodeTraits,
-        facts: NodeFacts,
+        facts: FactTaker,
         placement: NodesKnown,
         now_us: Callable[[], int],
         odd: Callable[[str], object] = str,

@@ -3,7 +3,7 @@
 import pytest
 
 from coplace_client.errors import RejectedError
-from services.kubernetes.model.units import PodNeeds, pod_needs
+from shared.kubernetes.units import PodNeeds, pod_needs
 
 
 def container(**requests: str) -> dict[str, object]:

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from coplace_client.bounds import CORES_PER_NODE, NODE_MEMORY_GIB
 from coplace_client.errors import RejectedError
-from services.kubernetes.model.quantities import quantity
 from shared.domain.resources import require_resources, resources_of
+from shared.kubernetes.quantities import quantity
 
 _GIB: Final = 1024**3
 _POD: Final = "spec.template.spec"
