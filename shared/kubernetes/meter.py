@@ -3,41 +3,27 @@
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from opentelemetry.metrics import CallbackOptions, Meter, Observation
+from opentelemetry.metrics import CallbackOptions, Counter, Observation
 
 from shared.kubernetes.reflector import WatchMeter
 
 
 class ApiMeter(WatchMeter):
     """Counts what API servers say and refuse, by cluster; each is silent since it was met, until it
-    says something. The names of metrics begin with that of the service."""
+    says something. The counters are of the service, by whose name they are known."""
 
     def __init__(
         self,
-        meter: Meter,
-        service: str,
         kinds: Sequence[str],
+        *,
+        resyncs: Counter,
+        refusals: Counter,
+        odd: Counter,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._kinds, self._monotonic_s = kinds, monotonic_s
+        self._resyncs, self._refusals, self._odd = resyncs, refusals, odd
         self._heard_s: dict[tuple[str, str], float] = {}
-        self._resyncs = meter.create_counter(
-            f"{service}_resyncs",
-            description="Objects listed anew, since what changed in a gap was not known any more",
-        )
-        self._refusals = meter.create_counter(
-            f"{service}_refusals", description="Requests that an API server will never take"
-        )
-        self._odd = meter.create_counter(
-            f"{service}_odd_objects",
-            description="Objects that were left out, since they could not be read",
-        )
-        meter.create_observable_gauge(
-            f"{service}_silence",
-            [self._observe_silence],
-            unit="s",
-            description="Time since an API server sent anything of these objects",
-        )
 
     @property
     def clusters(self) -> Sequence[str]:
@@ -68,7 +54,8 @@ class ApiMeter(WatchMeter):
         """Count an object that was left out, since it has no identity or cannot be read."""
         self._odd.add(1, {"cluster": cluster})
 
-    def _observe_silence(self, _options: CallbackOptions) -> Iterable[Observation]:
+    def observe_silence(self, _options: CallbackOptions) -> Iterable[Observation]:
+        """Yield the seconds since each API server sent anything of some objects."""
         now_s = self._monotonic_s()
         for (cluster, kind), heard_s in sorted(self._heard_s.items()):
             yield Observation(now_s - heard_s, {"cluster": cluster, "objects": kind})

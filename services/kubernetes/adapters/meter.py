@@ -20,7 +20,27 @@ class KubernetesMeter(ApiMeter):
     """Counts also the Jobs of the queue, by their state with Coplace."""
 
     def __init__(self, meter: Meter, monotonic_s: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(meter, "kubernetes", _KINDS, monotonic_s)
+        super().__init__(
+            _KINDS,
+            resyncs=meter.create_counter(
+                "kubernetes_resyncs",
+                description="Objects listed anew, since changes in a gap were not known any more",
+            ),
+            refusals=meter.create_counter(
+                "kubernetes_refusals", description="Requests that an API server will never take"
+            ),
+            odd=meter.create_counter(
+                "kubernetes_odd_objects",
+                description="Objects that were left out, since they could not be read",
+            ),
+            monotonic_s=monotonic_s,
+        )
+        meter.create_observable_gauge(
+            "kubernetes_silence",
+            [self.observe_silence],
+            unit="s",
+            description="Time since an API server sent anything of these objects",
+        )
         self._states: States = tuple
         meter.create_observable_gauge(
             "kubernetes_jobs",
