@@ -16,6 +16,8 @@ NODES: Final = "/api/v1/nodes"
 Body = Mapping[str, Any]
 _VERSION: Final = "/version"
 _MERGE_PATCH: Final = "application/merge-patch+json"
+# JSON is YAML.
+_APPLY_PATCH: Final = "application/apply-patch+yaml"
 _CALL_S: Final = 30.0
 _PAGE: Final = 500
 _WATCH_S: Final = 300
@@ -90,6 +92,13 @@ class ApiServer:
     async def remove(self, path: str, body: Body) -> None:
         """Delete an object; `body` says under which conditions, and what goes with it."""
         await self._json("DELETE", path, body=body)
+
+    async def apply_status(self, path: str, body: Body, manager: str) -> Mapping[str, Any]:
+        """Have a field manager own these fields of a status, and no others; returns what the object
+        is then."""
+        query = {"fieldManager": manager, "force": "true"}
+        more = {"query": query, "body": body, "content_type": _APPLY_PATCH}
+        return await self._json("PATCH", f"{path}/status", **more)
 
     async def tell(self, namespace: str, event: Body) -> None:
         """Create an event for readers of the object."""

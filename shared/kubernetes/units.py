@@ -60,27 +60,21 @@ def amounts(field: str, told: object) -> dict[str, Fraction]:
 
 
 def pod_needs(pod: Mapping[str, Any]) -> PodNeeds:
-    """Return what a pod asks for, as Kubernetes counts it: all containers together, or the largest
-    of those that run before them; sidecars beside both. Raises RejectedError, which names the
-    field."""
-    first = _containers("initContainers", pod)
-    sidecars = [each for each in first if each.get("restartPolicy") == "Always"]
-    before = [each for each in first if each.get("restartPolicy") != "Always"]
-    beside = _sum(_requests("initContainers", sidecars))
-    most = _sum(_requests("containers", _containers("containers", pod)))
-    for each in _requests("initContainers", before):
-        most |= {name: max(amount, most.get(name, amount)) for name, amount in each.items()}
-    inside = _sum([most, beside])
-    for name, amount in _asked(f"{_POD}.resources", pod).items():  # of the pod as a whole
-        inside[name] = max(amount, inside.get(name, amount))
-    needs = _sum([inside, amounts(f"{_POD}.overhead", pod.get("overhead") or {})])
-    if not needs.get("cpu"):
+    """Return what a pod asks for. Raises RejectedError, which names the field."""
+    asked = pod_amounts(pod, _POD)
+    if not asked.get("cpu"):
         raise RejectedError(f"{_POD}.containers[0].resources.requests.cpu", "must be set")
-    memory_gib = float(needs.get("memory", Fraction(0)) / _GIB)
+    return needs_of(asked)
+
+
+def needs_of(asked: Mapping[str, Fraction]) -> PodNeeds:
+    """Return amounts of a pod in whole cores and resources. Raises RejectedError, which names the
+    field."""
+    memory_gib = float(asked.get("memory", Fraction(0)) / _GIB)
     found = PodNeeds(
-        cores=ceil(needs["cpu"]),
+        cores=ceil(asked.get("cpu", Fraction(0))),
         memory_gib=max(memory_gib, NODE_MEMORY_GIB.least) if memory_gib else 0.0,
-        resources=count_resources(needs),
+        resources=count_resources(asked),
     )
     CORES_PER_NODE.require("requests.cpu", found.cores)
     NODE_MEMORY_GIB.require_if_known("requests.memory", found.memory_gib)
@@ -88,10 +82,28 @@ def pod_needs(pod: Mapping[str, Any]) -> PodNeeds:
     return found
 
 
-def _containers(field: str, pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def pod_amounts(pod: Mapping[str, Any], where: str) -> dict[str, Fraction]:
+    """Return what a pod, which is the field `where`, asks for, as Kubernetes counts it: all
+    containers together, or the largest of those that run before them; sidecars beside both. Raises
+    RejectedError, which names the field."""
+    first = _containers(where, "initContainers", pod)
+    sidecars = [each for each in first if each.get("restartPolicy") == "Always"]
+    before = [each for each in first if each.get("restartPolicy") != "Always"]
+    init = f"{where}.initContainers"
+    beside = _sum(_requests(init, sidecars))
+    most = _sum(_requests(f"{where}.containers", _containers(where, "containers", pod)))
+    for each in _requests(init, before):
+        most |= {name: max(amount, most.get(name, amount)) for name, amount in each.items()}
+    inside = _sum([most, beside])
+    for name, amount in _asked(f"{where}.resources", pod).items():  # of the pod as a whole
+        inside[name] = max(amount, inside.get(name, amount))
+    return _sum([inside, amounts(f"{where}.overhead", pod.get("overhead") or {})])
+
+
+def _containers(where: str, field: str, pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     told = pod.get(field) or []
     if not isinstance(told, list) or not all(isinstance(each, Mapping) for each in told):
-        raise RejectedError(f"{_POD}.{field}", "must be a list of containers")
+        raise RejectedError(f"{where}.{field}", "must be a list of containers")
     return told
 
 
@@ -100,7 +112,7 @@ def _requests(
 ) -> Iterable[Mapping[str, Fraction]]:
     """Of each container; what has a limit alone requests that."""
     for number, container in enumerate(containers):
-        yield _asked(f"{_POD}.{field}[{number}].resources", container)
+        yield _asked(f"{field}[{number}].resources", container)
 
 
 def _asked(field: str, of: Mapping[str, Any]) -> Mapping[str, Fraction]:

@@ -94,6 +94,14 @@ async def test_an_answer_says_whether_to_try_again(
     assert server.asked[0][:2] == ("PATCH", JOB)
 
 
+async def test_a_status_is_applied_by_its_manager(played: tuple[PlayedServer, ApiServer]) -> None:
+    server, api = played
+    server.answers = [(200, [{"metadata": {}}])]
+    await api.apply_status(JOB, {"status": {}}, "coplace")
+    query = {"fieldManager": "coplace", "force": "true"}
+    assert server.asked == [("PATCH", f"{JOB}/status", query, {"status": {}})]
+
+
 async def test_a_server_that_is_removed_is_tried_again() -> None:
     async with ApiClient(Configuration(host="http://127.0.0.1:1")) as client:
         with pytest.raises(ApiUnavailableError, match=r"^alpha: "):
