@@ -92,6 +92,11 @@ class NodeReporter:
             return False
         return True
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Return the nodes that the cluster was declared with, by name."""
+        return frozenset(self._known)
+
     async def declare(self) -> None:
         """Declare the cluster, where it changed. Raises UnusableError where its nodes make no
         cluster."""

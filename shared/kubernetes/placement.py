@@ -6,6 +6,8 @@ from typing import Any, Final
 import grpc
 import structlog
 from coplace.v1.placement_service_pb2 import (
+    ExplainRequest,
+    ExplainResponse,
     ListClustersRequest,
     ShowNodesRequest,
     ShowNodesResponse,
@@ -17,6 +19,7 @@ from shared.process.settings import Settings
 
 _CALL_S: Final = 30.0
 _LOOK_S: Final = 1.0
+_EXPLAIN_S: Final = 2.0
 
 log = structlog.get_logger(__name__)
 
@@ -40,6 +43,20 @@ class PlacementClient:
         answer: ShowNodesResponse = await self._asked(
             "ShowNodes", ShowNodesRequest(cluster=cluster)
         )
+        return answer
+
+    async def explain(self, job_id: str) -> ExplainResponse | None:
+        """Return why a job waits, and when it is expected to start; None where placement does not
+        say so at once."""
+        async with grpc_aio_channel(self._address, self._settings) as channel:
+            request = ExplainRequest(job_id=job_id)
+            try:
+                answer: ExplainResponse = await PlacementServiceStub(channel).Explain(
+                    request, timeout=_EXPLAIN_S
+                )
+            except grpc.aio.AioRpcError as error:
+                log.info("not explained", job=job_id, code=error.code().name)
+                return None
         return answer
 
     async def _asked(self, method: str, request: Any) -> Any:
