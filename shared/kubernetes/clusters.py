@@ -53,3 +53,14 @@ async def api_client(name: str, kubeconfig: Path | None, context: str) -> AsyncI
         raise CannotStartError(f"cluster {name}: {error}: {advice}") from error
     async with ApiClient(found) as client:
         yield client
+
+
+def labels_of(cluster: ClusterEntry) -> dict[str, str]:
+    """Return the labels that all nodes of a cluster have, as far as its selector says `key=value`:
+    what else it says no node selector of pods can."""
+    pairs = (each.partition("=") for each in cluster.node_selector.split(","))
+    return {
+        name.strip(): value.lstrip("=").strip()
+        for name, sign, value in pairs
+        if sign and name.strip() and not name.strip().endswith("!")
+    }

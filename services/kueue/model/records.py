@@ -1,0 +1,135 @@
+"""What Coplace knows of a Workload, in an annotation of it that users may not write.
+
+Kueue's roles let users see Workloads and change none; its administrators may. So it is read as it
+may be, and what cannot be read is refused, never believed in part."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Self
+
+import orjson
+from coplace.v1.jobs_pb2 import JobSubmitted
+from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+
+from coplace_client.checks import require_text
+from coplace_client.errors import RejectedError
+from services.kueue.model.names import FINALIZER, RECORD
+from services.kueue.model.outlook import Outlook
+from services.kueue.model.workloads import Workload
+from shared.kubernetes.claims import GrantClaim, StopRequest
+from shared.kubernetes.objects import mapping_of, whole_of
+from shared.kubernetes.texts import shown
+
+Body = Mapping[str, Any]
+_FIELD: Final = f"metadata.annotations[{RECORD}]"
+
+
+@dataclass(frozen=True, slots=True)
+class HoldWord:
+    """The newest word on whether Coplace may start a Workload: it may not while Kueue has no quota
+    for it. `reservation` is that of the word; `at_us` is 0 where there was none."""
+
+    is_held: bool = False
+    at_us: int = 0
+    reservation: str = ""
+
+    def to_fields(self) -> dict[str, Any]:
+        """Return the word as its record has it."""
+        return {
+            "isHeld": self.is_held,
+            "atUs": self.at_us,
+            "reservation": self.reservation,
+        }
+
+    @classmethod
+    def of_fields(cls, told: Mapping[str, Any]) -> Self:
+        """Return the word of a record; where that has none, nobody holds the Workload."""
+        return cls(
+            is_held=told.get("isHeld") is True,
+            at_us=whole_of(told.get("atUs")) or 0,
+            reservation=str(told.get("reservation") or ""),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadRecord:
+    """The record of one Workload: what was submitted, the word on each grant, for which reservation
+    of quota the newest one is, why it waits, why a run has to end, how it ended."""
+
+    submitted: JobSubmitted
+    claim: GrantClaim = field(default_factory=GrantClaim)
+    reservation: str = ""
+    hold: HoldWord = field(default_factory=HoldWord)
+    outlook: Outlook = field(default_factory=Outlook)
+    stop: StopRequest | None = None
+    outcome: str = ""
+
+    @property
+    def job_id(self) -> str:
+        """Return the id that Coplace knows the job by."""
+        return self.submitted.job_id
+
+    def held(self, reservation: str, now_us: int) -> Self:
+        """Return the record once Coplace may not start it, as of a reservation of quota."""
+        at_us = max(now_us, self.hold.at_us + 1)
+        return replace(self, hold=HoldWord(True, at_us, reservation))
+
+    def released(self, reservation: str, now_us: int) -> Self:
+        """Return the record once Coplace may start it, within a reservation of quota."""
+        if not self.hold.is_held:
+            return self
+        at_us = max(now_us, self.hold.at_us + 1)
+        return replace(self, hold=HoldWord(False, at_us, reservation))
+
+    def to_json(self) -> str:
+        """Return the record as its annotation has it."""
+        told: dict[str, Any] = {
+            "submitted": MessageToDict(self.submitted),
+            "claim": self.claim.to_fields(),
+            "reservation": self.reservation,
+            "hold": self.hold.to_fields(),
+        }
+        if self.outlook.why:
+            told["outlook"] = self.outlook.to_fields()
+        if self.stop is not None:
+            told["stop"] = self.stop.to_fields()
+        if self.outcome:
+            told["outcome"] = shown(self.outcome)
+        return orjson.dumps(told).decode()
+
+
+def parse_record(workload: Workload) -> WorkloadRecord | None:
+    """Return the record of a Workload; None where it has none. Raises RejectedError for one that
+    cannot be read."""
+    text = workload.annotations.get(RECORD)
+    if not text:
+        return None
+    try:
+        told = mapping_of(orjson.loads(text))
+        fields = dict(mapping_of(told.get("submitted")))
+        submitted = ParseDict(fields, JobSubmitted(), ignore_unknown_fields=True)
+    except (orjson.JSONDecodeError, ParseError) as error:
+        raise RejectedError(_FIELD, str(error)[:200]) from error
+    require_text(f"{_FIELD}.submitted.jobId", submitted.job_id)
+    return WorkloadRecord(
+        submitted=submitted,
+        claim=GrantClaim.of_fields(mapping_of(told.get("claim"))),
+        reservation=str(told.get("reservation") or ""),
+        hold=HoldWord.of_fields(mapping_of(told.get("hold"))),
+        outlook=Outlook.of_fields(mapping_of(told.get("outlook"))),
+        stop=StopRequest.of_fields(mapping_of(told.get("stop"))),
+        outcome=str(told.get("outcome") or ""),
+    )
+
+
+def recording(workload: Workload, record: WorkloadRecord) -> Body:
+    """Keep what is known of a Workload as it was seen. It is kept from being deleted until its end
+    was published."""
+    version = {"uid": workload.id.uid, "resourceVersion": workload.version}
+    metadata = {**version, "annotations": {RECORD: record.to_json()}}
+    if workload.is_kept and record.outcome:
+        left = [each for each in workload.finalizers if each != FINALIZER]
+        return {"metadata": {**metadata, "finalizers": left}}
+    if not workload.is_kept and not record.outcome and not workload.deleted_at_us:
+        return {"metadata": {**metadata, "finalizers": [*workload.finalizers, FINALIZER]}}
+    return {"metadata": metadata}
