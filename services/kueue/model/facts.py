@@ -1,7 +1,7 @@
 """Workloads as facts for Coplace: the same fact has the same id whenever it is published."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from coplace.v1.ingest_service_pb2 import Envelope
@@ -19,7 +19,7 @@ from coplace.v1.jobs_pb2 import (
     JobSubmitted,
 )
 
-from coplace_client.facts import fact, job_fact
+from coplace_client.facts import decline_event, fact, job_fact
 from services.kueue.model.names import APP
 from services.kueue.model.needs import WorkloadNeeds, workload_needs
 from services.kueue.model.records import WorkloadRecord
@@ -205,6 +205,27 @@ def requeue(record: WorkloadRecord, terms: KueueTerms, reason: str, at_us: int) 
         grant=claim.grant,
     )
     return job_fact(terms.site, message, message.attempt, at_us)
+
+
+def answers(
+    record: WorkloadRecord, workload: Workload, terms: KueueTerms, now_us: int
+) -> Sequence[Envelope]:
+    """Return what became of its newest grant, of a Workload that waits again: it was declined, or
+    its run was requeued and is charged. The requeue goes first, so that the job never counts as
+    over."""
+    past, claim = record.past, record.claim
+    if past is not None and past.claim.grant >= claim.declined and past.claim.has_begun:
+        ran = replace(record, claim=past.claim)
+        end = RunEnd(JOB_OUTCOME_CANCELLED, past.ended_us)
+        at_us = max(past.claim.at_us, past.ended_us)
+        again = requeue(ran, terms, past.reason, at_us)
+        return [again, finish(ran, workload, terms, end, now_us)]
+    if not claim.declined or claim.declined < claim.grant:
+        return []
+    is_its = past is not None and past.claim.grant == claim.declined
+    reason = past.reason if past is not None and is_its else "declined before"
+    of = (record.job_id, claim.attempt, claim.declined)
+    return [decline_event(terms.site, *of, shown(reason), now_us)]
 
 
 def finished_end(workload: Workload, ended_us: int) -> RunEnd:

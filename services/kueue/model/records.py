@@ -52,15 +52,42 @@ class HoldWord:
 
 
 @dataclass(frozen=True, slots=True)
+class PastRun:
+    """The newest grant that led to no end of its Workload: what it was claimed with, why Kueue took
+    its quota, and when its last pod ended, us. Where no pod of it ran it is declined, else it is a
+    requeue."""
+
+    claim: GrantClaim
+    reason: str
+    ended_us: int = 0
+
+    def to_fields(self) -> dict[str, Any]:
+        """Return the run as its record has it."""
+        run = {"reason": shown(self.reason), "endedUs": self.ended_us}
+        return {"claim": self.claim.to_fields(), **run}
+
+    @classmethod
+    def of_fields(cls, told: Mapping[str, Any]) -> Self | None:
+        """Return the run of a record; None where it has none. Raises RejectedError."""
+        if not told:
+            return None
+        claim = GrantClaim.of_fields(mapping_of(told.get("claim")))
+        reason = shown(told.get("reason") or "")
+        return cls(claim, reason, whole_of(told.get("endedUs")) or 0)
+
+
+@dataclass(frozen=True, slots=True)
 class WorkloadRecord:
     """The record of one Workload: what was submitted, the word on each grant, for which reservation
-    of quota the newest one is, why it waits, why a run has to end, how it ended."""
+    of quota the newest one is, why it waits, what became of the run before, why a run has to end,
+    how it ended."""
 
     submitted: JobSubmitted
     claim: GrantClaim = field(default_factory=GrantClaim)
     reservation: str = ""
     hold: HoldWord = field(default_factory=HoldWord)
     outlook: Outlook = field(default_factory=Outlook)
+    past: PastRun | None = None
     stop: StopRequest | None = None
     outcome: str = ""
 
@@ -91,6 +118,8 @@ class WorkloadRecord:
         }
         if self.outlook.why:
             told["outlook"] = self.outlook.to_fields()
+        if self.past is not None:
+            told["past"] = self.past.to_fields()
         if self.stop is not None:
             told["stop"] = self.stop.to_fields()
         if self.outcome:
@@ -117,6 +146,7 @@ def parse_record(workload: Workload) -> WorkloadRecord | None:
         reservation=str(told.get("reservation") or ""),
         hold=HoldWord.of_fields(mapping_of(told.get("hold"))),
         outlook=Outlook.of_fields(mapping_of(told.get("outlook"))),
+        past=PastRun.of_fields(mapping_of(told.get("past"))),
         stop=StopRequest.of_fields(mapping_of(told.get("stop"))),
         outcome=str(told.get("outcome") or ""),
     )

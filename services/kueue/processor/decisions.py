@@ -174,7 +174,7 @@ class _Obeyed:
             return False
         if copy is None or self.claim.has_begun:
             return False
-        return bool(around.copy_checks.own_of(copy)) and not copy.is_admitted
+        return bool(around.copy_checks.pending_of(copy)) and not copy.is_admitted
 
     def drop(self) -> Sequence[WorkloadEffect]:
         """It is not to start any more, or to end."""

@@ -80,7 +80,8 @@ class WorkloadMirror:
         if not record.claim.is_live or cluster == workload.server:
             return None
         found = self.at(workload.key._replace(server=cluster))
-        return found if found is not None and found.is_copy else None
+        is_there = found is not None and found.is_copy and not found.is_deleted_there
+        return found if is_there else None
 
     def put(self, workload: Workload) -> None:
         """Note a Workload that was seen; what was seen of it later stays."""

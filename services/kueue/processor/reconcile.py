@@ -17,17 +17,17 @@ from services.kueue.model.bodies import pod_set_updates
 from services.kueue.model.facts import (
     KueueTerms,
     RunEnd,
+    answers,
     finish,
     finished_end,
     hold_word,
-    requeue,
     start,
     submission,
     submission_of,
 )
 from services.kueue.model.outlook import Outlook
 from services.kueue.model.pods import RunPod, all_ready_us, begun_us, ended_us, units_by_node
-from services.kueue.model.records import WorkloadRecord
+from services.kueue.model.records import PastRun, WorkloadRecord
 from services.kueue.model.workloads import CheckNames, CheckState, Workload
 from services.kueue.processor.effects import (
     AnswerCheck,
@@ -172,11 +172,13 @@ class _Waiting:
     def wanted(self) -> Sequence[WorkloadEffect]:
         workload, record = self.seen.workload, self.record
         told = [PublishFact(submission(self.moment.terms.site, record.submitted))]
+        if record.hold.at_us:
+            told.append(PublishFact(hold_word(record, self.moment.terms)))
+        answered = answers(record, workload, self.moment.terms, self.moment.now_us)
+        told += [PublishFact(each) for each in answered]
         if workload.is_over:
             end = finished_end(workload, 0)
             return [*told, *_close(self.seen, record, self.moment, end)]
-        if record.hold.at_us:
-            told.append(PublishFact(hold_word(record, self.moment.terms)))
         return [*told, *self._next()]
 
     def _next(self) -> Sequence[WorkloadEffect]:
@@ -417,14 +419,14 @@ class _Granted:
         return self._decline(stop.reason)
 
     def _decline(self, why: str) -> Sequence[WorkloadEffect]:
-        """Its grant did not lead to a run. Coplace is to know first that it may not start it."""
-        claim, record, workload = self.claim, self.record, self.seen.workload
-        kept = replace(record, claim=claim.declining(claim.grant, claim.attempt), stop=None)
-        held = kept.held(workload.reservation, self.moment.now_us)
-        if self.seen.around.checks.asks(workload):
-            held = kept
-        words = f"declined grant {claim.grant}: {why}"
-        return [*self._declined(why, held), KeepRecord(workload, held, words)]
+        """Its grant did not lead to a run: that is kept first, and published then. Coplace may not
+        start it again before it has quota."""
+        claim, workload = self.claim, self.seen.workload
+        kept = replace(self.record, claim=claim.declining(claim.grant, claim.attempt), stop=None)
+        kept = replace(kept, past=PastRun(claim, why))
+        if not self.seen.around.checks.asks(workload):
+            kept = kept.held(workload.reservation, self.moment.now_us)
+        return [KeepRecord(workload, kept, f"declined grant {claim.grant}: {why}")]
 
     def _declined(self, why: str, held: WorkloadRecord) -> list[WorkloadEffect]:
         of = (self.record.job_id, self.claim.attempt, self.claim.grant)
@@ -460,22 +462,15 @@ class _Granted:
         return [*told, KeepRecord(self.seen.workload, kept, outcome)]
 
     def _requeue(self, reason: str, stop: StopRequest | None) -> Sequence[WorkloadEffect]:
-        record, workload, terms = self.record, self.seen.workload, self.moment.terms
-        now_us = self.moment.now_us
-        kept = replace(record, claim=self.claim.over(), stop=None)
-        kept = kept.held(workload.reservation, now_us)
-        if self.seen.around.checks.asks(workload):
-            kept = replace(kept, hold=replace(kept.hold, reservation=""))
-        waits = KeepRecord(workload, kept, f"waits again: {shown(reason)}")
-        told = [PublishFact(hold_word(kept, terms))]
-        if stop is not None and stop.then is AfterStop.FORGET:
-            return [*told, waits]
-        end = RunEnd(JOB_OUTCOME_CANCELLED, self._ended_us())
-        at_us = max(self.claim.at_us, end.at_us)
-        again = requeue(record, terms, reason, at_us)
-        ended = finish(record, workload, terms, end, now_us)
-        # The requeue goes first, so that the job never counts as over.
-        return [*told, PublishFact(again), PublishFact(ended), waits]
+        """It waits again: that is kept first, and published then. Coplace may not start it before
+        it has quota."""
+        workload, claim = self.seen.workload, self.claim
+        kept = replace(self.record, claim=claim.over(), stop=None, past=None)
+        if stop is None or stop.then is not AfterStop.FORGET:
+            kept = replace(kept, past=PastRun(claim, reason, self._ended_us()))
+        if not self.seen.around.checks.asks(workload):
+            kept = kept.held(workload.reservation, self.moment.now_us)
+        return [KeepRecord(workload, kept, f"waits again: {shown(reason)}")]
 
     def _ended_us(self) -> int:
         eviction = self.seen.workload.last_eviction
@@ -500,13 +495,13 @@ class _Granted:
         return [*told, *_close(self.seen, held, self.moment, end)]
 
     def _unquiet_us(self) -> int:
-        """Return for how long its last pods are waited for; 0: none of them runs any more, or
-        nobody says what became of them."""
+        """Return for how long its last pods are waited for, and its copy on another cluster; 0:
+        nothing of it runs any more, or nobody says what became of that."""
         pods, over_us = self.seen.pods, self.seen.over_us or self.moment.now_us
         waits_us = 0
         if len(pods) < self.seen.workload.pods:
             waits_us = _SETTLE_US
-        if not all(each.is_over for each in pods):
+        if self.seen.copy is not None or not all(each.is_over for each in pods):
             waits_us = LAST_PODS_US
         return max(0, over_us + waits_us - self.moment.now_us)
 
