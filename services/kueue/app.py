@@ -17,10 +17,10 @@ from services.kueue.adapters.api import (
     WORKLOADS,
     WorkloadServer,
 )
+from services.kueue.adapters.explainer import PlacementExplainer
 from services.kueue.adapters.meter import KueueMeter
-from services.kueue.adapters.outlooks import PlacementOutlooks
 from services.kueue.adapters.reconciler import ClustersKnown, WorkloadReconciler
-from services.kueue.adapters.watchers import NamedWatcher, PodWatcher
+from services.kueue.adapters.watchers import NamedWatcher, WorkloadPodWatcher
 from services.kueue.model.names import WORKLOAD
 from services.kueue.settings import KueueClusters, KueueSettings, ManagerEntry, clusters_of
 from shared.clients.decisions import DECISIONS, DecisionFollower, ResourceManager
@@ -129,7 +129,7 @@ class _Adapter:
             self.apis,
             [each.name for each in self.there.managers],
             facts,
-            PlacementOutlooks(placement),
+            PlacementExplainer(placement),
             ClustersKnown({each.name: labels_of(each) for each in clusters}, self._nodes),
             own.terms(clusters),
             own.patience,
@@ -156,7 +156,7 @@ class _Adapter:
             await self._watched(tasks, name, WORKLOADS, workloads)
         self.process.readiness.wait_for("the pods of all clusters")
         for name in self.reporters:
-            await self._watched(tasks, name, PODS, PodWatcher(workloads), WORKLOAD)
+            await self._watched(tasks, name, PODS, WorkloadPodWatcher(workloads), WORKLOAD)
 
     async def _watched(
         self,

@@ -6,7 +6,7 @@ from pydantic import ConfigDict, Field, FilePath
 from pydantic_settings import SettingsConfigDict
 
 from services.kueue.model.facts import KueueTerms
-from services.kueue.processor.reconcile import Patience
+from services.kueue.processor.reconcile import WaitLimit
 from shared.kubernetes.clusters import ClusterEntry
 from shared.process.environment import EnvironmentSettings
 from shared.process.node_entries import CLUSTER_NAME, ClustersFile, read_clusters_file
@@ -51,9 +51,9 @@ class KueueSettings(EnvironmentSettings):
         return f"{self.site}/{self.name}"
 
     @property
-    def patience(self) -> Patience:
+    def patience(self) -> WaitLimit:
         """Return for how long a Workload may keep its quota while it waits."""
-        return Patience(round(self.waits_s * 1e6))
+        return WaitLimit(round(self.waits_s * 1e6))
 
     def terms(self, clusters: list[ClusterEntry]) -> KueueTerms:
         """Return what Workloads do not say."""

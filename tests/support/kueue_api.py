@@ -27,7 +27,7 @@ CHECK, MULTIKUEUE = "placement", "multikueue"
 
 def owned_fields(status: Mapping[str, Any]) -> Object:
     """What Kueue owns of a status, as managedFields say it."""
-    conditions = {
+    conditions: Object = {
         f'k:{{"type":"{each["type"]}"}}': {".": {}, "f:type": {}, "f:status": {}, "f:reason": {}}
         for each in status.get("conditions", ())
     }
@@ -95,7 +95,7 @@ class MemoryKueue:
         """Its owner is deleted: its pods end, and it goes once its finalizers are removed."""
         if key in self.workloads:
             self.end_pods(key)
-            self._change(key, {"metadata": {"deletionTimestamp": self._now()}})
+            self.change(key, {"metadata": {"deletionTimestamp": self._now()}})
 
     # What Kueue does.
 
@@ -114,20 +114,24 @@ class MemoryKueue:
         body = self.workloads.get(key)
         if body is None or self.is_over(key):
             return
-        states = {each["state"] for each in body["status"].get("admissionChecks", ())}
-        if self.condition(key, "QuotaReserved") and not self.condition(key, "Evicted"):
-            if not body["spec"]["active"]:
-                self.evict(key, "Deactivated", "The workload is deactivated")
-            elif "Rejected" in states:
-                self._change(key, {"spec": {"active": False}})
-            elif "Retry" in states:
-                self.evict(key, "AdmissionCheck", "At least one admission check is in Retry")
-            elif states <= {"Ready"} and not self.condition(key, "Admitted"):
-                self._admit(key)
-        elif self.condition(key, "Evicted") and self.condition(key, "QuotaReserved"):
+        if not self.condition(key, "QuotaReserved"):
+            if self._may_reserve(key):
+                self.reserve(key)
+        elif self.condition(key, "Evicted"):
             self._release(key)
-        elif self._may_reserve(key):
-            self.reserve(key)
+        else:
+            self._heed_checks(key, body)
+
+    def _heed_checks(self, key: WorkloadKey, body: Object) -> None:
+        states = {each["state"] for each in body["status"].get("admissionChecks", ())}
+        if not body["spec"]["active"]:
+            self.evict(key, "Deactivated", "The workload is deactivated")
+        elif "Rejected" in states:
+            self.change(key, {"spec": {"active": False}})
+        elif "Retry" in states:
+            self.evict(key, "AdmissionCheck", "At least one admission check is in Retry")
+        elif states <= {"Ready"} and not self.condition(key, "Admitted"):
+            self._admit(key)
 
     def _may_reserve(self, key: WorkloadKey) -> bool:
         body = self.workloads[key]
@@ -152,22 +156,23 @@ class MemoryKueue:
         """Kueue has quota for it."""
         sets = self.workloads[key]["spec"]["podSets"]
         assigned = [{"name": each["name"], "count": each["count"]} for each in sets]
-        checks = [self._pending(name) for name in self._checks(key)]
+        checks = [self.pending(name) for name in self._checks(key)]
         status: Object = {
             "admission": {"clusterQueue": "cq", "podSetAssignments": assigned},
             "admissionChecks": checks,
             "conditions": self._with(key, QuotaReserved="True", Evicted="False"),
         }
-        self._change(key, {"status": status})
+        self.change(key, {"status": status})
 
     def _checks(self, key: WorkloadKey) -> tuple[str, ...]:
         return self.checks
 
-    def _pending(self, name: str) -> Object:
+    def pending(self, name: str) -> Object:
+        """A check that nobody has answered."""
         return {"name": name, "state": "Pending", "lastTransitionTime": self._now()}
 
     def _admit(self, key: WorkloadKey) -> None:
-        self._change(key, {"status": {"conditions": self._with(key, Admitted="True")}})
+        self.change(key, {"status": {"conditions": self._with(key, Admitted="True")}})
         if MULTIKUEUE not in self._checks(key):
             self._create_pods(key)
 
@@ -182,12 +187,12 @@ class MemoryKueue:
         for each in conditions:
             if each["type"] == "Evicted":
                 each |= {"reason": reason, "message": message}
-        self._change(
+        self.change(
             key,
             {
                 "status": {
                     "conditions": conditions,
-                    "admissionChecks": [self._pending(name) for name in self._checks(key)],
+                    "admissionChecks": [self.pending(name) for name in self._checks(key)],
                     "schedulingStats": {"evictions": [{"count": stats[0]["count"] + 1}]},
                     "requeueAt": self.now_us() + max(delays, default=0) * 1_000_000,
                     "nominatedClusterNames": None,
@@ -199,7 +204,7 @@ class MemoryKueue:
     def _release(self, key: WorkloadKey) -> None:
         self.end_pods(key)
         conditions = self._with(key, QuotaReserved="False", Admitted="False")
-        self._change(key, {"status": {"conditions": conditions, "admission": None}})
+        self.change(key, {"status": {"conditions": conditions, "admission": None}})
 
     def finish(self, key: WorkloadKey, reason: str = "Succeeded") -> None:
         """All of its pods have ended by themselves."""
@@ -209,7 +214,7 @@ class MemoryKueue:
             for each in conditions:
                 if each["type"] == "Finished":
                     each["reason"] = reason
-            self._change(key, {"status": {"conditions": conditions}})
+            self.change(key, {"status": {"conditions": conditions}})
 
     def is_over(self, key: WorkloadKey) -> bool:
         """Whether it has ended, or was deleted."""
@@ -225,13 +230,13 @@ class MemoryKueue:
         found = {
             e["type"]: e for e in deepcopy(self.workloads[key]["status"].get("conditions", []))
         }
-        for name, told in status.items():
-            if name in found and found[name]["status"] == told:
+        for name, value in status.items():
+            if name in found and found[name]["status"] == value:
                 continue
-            if told == "True" or name in found:
+            if value == "True" or name in found:
                 found[name] = {
                     "type": name,
-                    "status": told,
+                    "status": value,
                     "reason": name,
                     "lastTransitionTime": self._now(),
                 }
@@ -295,9 +300,9 @@ class MemoryKueue:
                 return
 
     def _note_ready(self, key: WorkloadKey, pod: Object) -> None:
-        if all(each["status"]["phase"] == "Running" for each in self.pods_of(key)):
-            if run := self._run(pod):
-                run.began_us = self._second_us()
+        are_all = all(each["status"]["phase"] == "Running" for each in self.pods_of(key))
+        if are_all and (run := self._run(pod)):
+            run.began_us = self._second_us()
 
     def _run(self, pod: Object) -> Run | None:
         labels = pod["metadata"]["labels"]
@@ -342,7 +347,7 @@ class MemoryKueue:
 
     async def patch(self, key: WorkloadKey, body: Mapping[str, Any]) -> Object:
         self._require(key, body)
-        return self._change(key, deepcopy(dict(body)))
+        return self.change(key, deepcopy(dict(body)))
 
     async def answer_checks(self, key: WorkloadKey, body: Mapping[str, Any]) -> Object:
         self._require(key, body)
@@ -350,7 +355,7 @@ class MemoryKueue:
         checks = self.workloads[key]["status"].get("admissionChecks", [])
         kept = [told.pop(each["name"], each) for each in deepcopy(checks)]
         assert not told, f"no such check: {told}"
-        return self._change(key, {"status": {"admissionChecks": kept}})
+        return self.change(key, {"status": {"admissionChecks": kept}})
 
     async def nominate(self, key: WorkloadKey, body: Mapping[str, Any]) -> Object:
         self._require(key, body)
@@ -359,7 +364,7 @@ class MemoryKueue:
         kept = {each["type"] for each in status.get("conditions", ())}
         assert "QuotaReserved" in kept, "its quota would be removed"
         names = status["nominatedClusterNames"]
-        return self._change(key, {"status": {"nominatedClusterNames": names}})
+        return self.change(key, {"status": {"nominatedClusterNames": names}})
 
     async def activate(self, name: str, body: Mapping[str, Any]) -> None:
         self.told.append({"activated": name})
@@ -384,7 +389,8 @@ class MemoryKueue:
             if body["metadata"].get(name, metadata[name]) != metadata[name]:
                 raise ApiConflictError(f"{name} is {metadata[name]}")
 
-    def _change(self, key: WorkloadKey, patch: Object) -> Object:
+    def change(self, key: WorkloadKey, patch: Object) -> Object:
+        """Merge into a Workload, whatever its version."""
         found = merged(self.workloads[key], patch)
         if found != self.workloads[key]:
             self._store(key, found)
@@ -425,33 +431,47 @@ def synchronise(manager: MemoryKueue, workers: Mapping[str, MemoryKueue]) -> Non
 def _synchronise(
     manager: MemoryKueue, workers: Mapping[str, MemoryKueue], key: WorkloadKey
 ) -> None:
-    body = manager.workloads[key]
     copies = {name: key._replace(server=name) for name in workers}
     there = {name: at for name, at in copies.items() if at in workers[name].workloads}
-    has_quota = manager.condition(key, "QuotaReserved")
-    if manager.is_over(key) or not has_quota or manager.condition(key, "Evicted"):
+    has_quota = manager.condition(key, "QuotaReserved") and not manager.condition(key, "Evicted")
+    if manager.is_over(key) or not has_quota:
         for name, at in there.items():
             workers[name].remove(at)
-        return
-    for name, at in there.items():
-        worker = workers[name]
-        if worker.condition(at, "Finished"):
-            manager.finish(key)
-            return
-        if worker.condition(at, "Evicted") and body["status"].get("clusterName") == name:
-            _set_check(manager, key, "Retry")
-            return
-        if worker.condition(at, "Admitted") and not body["status"].get("clusterName"):
-            manager._change(key, {"status": {"clusterName": name, "nominatedClusterNames": None}})
-            _set_check(manager, key, "Ready")
-            return
+    elif not any(_followed(manager, workers[name], key, at) for name, at in there.items()):
+        _copied(manager, workers, key, copies)
+
+
+def _followed(manager: MemoryKueue, worker: MemoryKueue, key: WorkloadKey, at: WorkloadKey) -> bool:
+    """Whether something became of a copy that its manager had not heard."""
+    chosen = manager.workloads[key]["status"].get("clusterName")
+    if worker.condition(at, "Finished"):
+        manager.finish(key)
+    elif worker.condition(at, "Evicted") and chosen == worker.server:
+        _set_check(manager, key, "Retry")
+    elif worker.condition(at, "Admitted") and not chosen:
+        chosen = {"clusterName": worker.server, "nominatedClusterNames": None}
+        manager.change(key, {"status": chosen})
+        _set_check(manager, key, "Ready")
+    else:
+        return False
+    return True
+
+
+def _copied(
+    manager: MemoryKueue,
+    workers: Mapping[str, MemoryKueue],
+    key: WorkloadKey,
+    copies: Mapping[str, WorkloadKey],
+) -> None:
+    body = manager.workloads[key]
     wanted = body["status"].get("nominatedClusterNames") or [body["status"].get("clusterName")]
     for name, at in copies.items():
-        if name in wanted and name not in there:
+        is_there = at in workers[name].workloads
+        if name in wanted and not is_there:
             annotations = deepcopy(body["metadata"].get("annotations", {}))
             labels = {ORIGIN: "manager"}
             workers[name].create(key.name, body["spec"], annotations=annotations, labels=labels)
-        elif name not in wanted and name in there:
+        elif name not in wanted and is_there:
             workers[name].remove(at)
 
 
@@ -460,4 +480,4 @@ def _set_check(manager: MemoryKueue, key: WorkloadKey, state: str) -> None:
     for each in checks:
         if each["name"] == MULTIKUEUE:
             each["state"] = state
-    manager._change(key, {"status": {"admissionChecks": checks}})
+    manager.change(key, {"status": {"admissionChecks": checks}})

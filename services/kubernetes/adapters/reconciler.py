@@ -40,7 +40,6 @@ from services.kubernetes.processor.effects import (
     NotifyUser,
     PatchJob,
     PatchRecord,
-    PublishFact,
     RefuseJob,
 )
 from services.kubernetes.processor.mirror import JobMirror
@@ -53,6 +52,7 @@ from shared.kubernetes.api import (
     ApiRefusedError,
     ApiUnavailableError,
 )
+from shared.kubernetes.effects import PublishFact
 from shared.kubernetes.events import user_event as event_about
 from shared.kubernetes.facts import FactTaker
 from shared.kubernetes.texts import shown

@@ -20,8 +20,9 @@ from services.kubernetes.model import records
 from services.kubernetes.model.facts import require_unchanged
 from services.kubernetes.model.jobs import KubernetesJob
 from services.kubernetes.model.records import KubernetesRecord
-from services.kubernetes.processor.effects import JobEffect, NotifyUser, PatchRecord, PublishFact
+from services.kubernetes.processor.effects import JobEffect, NotifyUser, PatchRecord
 from shared.kubernetes.claims import AfterStop, GrantClaim, StopRequest
+from shared.kubernetes.effects import PublishFact
 from shared.kubernetes.texts import shown
 
 _GONE = "the Job is not there any more"

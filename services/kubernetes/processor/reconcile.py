@@ -43,11 +43,11 @@ from services.kubernetes.processor.effects import (
     NotifyUser,
     PatchJob,
     PatchRecord,
-    PublishFact,
     RefuseJob,
 )
 from shared.domain.hostlist import expand
 from shared.kubernetes.claims import AfterStop, StopRequest
+from shared.kubernetes.effects import PublishFact
 from shared.kubernetes.names import JOB_ID
 from shared.kubernetes.texts import shown
 

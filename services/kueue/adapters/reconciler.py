@@ -15,12 +15,12 @@ from coplace.v1.placement_pb2 import PlacementDecided
 from coplace_client.errors import RejectedError, UnusableError
 from coplace_client.ingest import FactRefusedError
 from services.kueue.model.bodies import Body, activated, checked, deactivated, nominated
+from services.kueue.model.explained_wait import ExplainedWait
 from services.kueue.model.facts import KueueTerms, id_of
 from services.kueue.model.names import ADMISSION_MANAGER, API_VERSION
-from services.kueue.model.outlook import Outlook
 from services.kueue.model.records import WorkloadRecord, recording
 from services.kueue.model.states import WorkloadState, workload_state
-from services.kueue.model.workloads import Workload, WorkloadKey, WorkloadUid, identified
+from services.kueue.model.workloads import KueueWorkload, WorkloadKey, WorkloadUid, identified
 from services.kueue.processor.decisions import obeying
 from services.kueue.processor.effects import (
     AnswerCheck,
@@ -28,23 +28,23 @@ from services.kueue.processor.effects import (
     KeepRecord,
     LookAgain,
     Nominate,
-    NotifyUser,
-    PublishFact,
+    NotifyOwner,
     WorkloadEffect,
 )
 from services.kueue.processor.mirror import WorkloadMirror
 from services.kueue.processor.reconcile import (
     WORDS_EVERY_S,
     Moment,
-    Patience,
     SeenWorkload,
     Surroundings,
+    WaitLimit,
     overdue,
     reconcile,
     stray,
 )
 from shared.domain.times import in_utc
 from shared.kubernetes.api import ApiConflictError, ApiError, ApiMissingError, ApiUnavailableError
+from shared.kubernetes.effects import PublishFact
 from shared.kubernetes.events import user_event
 from shared.kubernetes.facts import FactTaker
 from shared.kubernetes.objects import condition_of, mapping_of
@@ -70,10 +70,10 @@ class WorkloadApi(Protocol):
     async def tell(self, namespace: str, event: Body) -> None: ...
 
 
-class Outlooks(Protocol):
+class StartExplainer(Protocol):
     """Who says why a job waits; placement."""
 
-    async def outlook(self, job_id: str) -> Outlook | None: ...
+    async def explain(self, job_id: str) -> ExplainedWait | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +98,14 @@ class WorkloadReconciler:
         apis: Mapping[str, WorkloadApi],
         managers: Sequence[str],
         facts: FactTaker,
-        outlooks: Outlooks,
+        explainer: StartExplainer,
         known: ClustersKnown,
         terms: KueueTerms,
-        patience: Patience,
+        patience: WaitLimit,
         now_us: Callable[[], int],
         odd: Callable[[str], object] = str,
     ) -> None:
-        self._apis, self._facts, self._outlooks, self._known = apis, facts, outlooks, known
+        self._apis, self._facts, self._explainer, self._known = apis, facts, explainer, known
         self._terms, self._patience, self._now_us, self._odd = terms, patience, now_us, odd
         self.mirror = WorkloadMirror(lambda each: id_of(each, terms), known.selectors, managers)
         self._own = tuple(f"{terms.site}/{server}/" for server in apis)
@@ -138,7 +138,7 @@ class WorkloadReconciler:
             self.mirror.note_deleted(workload)
             self.touch(workload.id)
 
-    def _identified(self, cluster: str, found: Mapping[str, Any]) -> Workload | None:
+    def _identified(self, cluster: str, found: Mapping[str, Any]) -> KueueWorkload | None:
         try:
             return identified(cluster, found)
         except RejectedError as error:
@@ -195,7 +195,7 @@ class WorkloadReconciler:
                 if state is not None:
                     yield workload.server, state
 
-    def _state(self, workload: Workload) -> WorkloadState | None:
+    def _state(self, workload: KueueWorkload) -> WorkloadState | None:
         try:
             record = self.mirror.record(workload.id)
         except RejectedError:
@@ -272,7 +272,7 @@ class WorkloadReconciler:
         is_it = workload is not None and id_of(workload, self._terms) == job_id
         return workload.id if workload and is_it else None
 
-    async def _fetched(self, key: WorkloadKey) -> Workload | None:
+    async def _fetched(self, key: WorkloadKey) -> KueueWorkload | None:
         """Return a Workload as it is now; None where its API server has none of that name."""
         try:
             workload = identified(key.server, await self._api(key.server).get(key))
@@ -351,7 +351,7 @@ class WorkloadReconciler:
         if self.mirror.is_copy(workload):
             return self._of_copy(workload)
         record, moment = self.mirror.record(uid), self._moment()
-        seen = await self._with_outlook(self._noted(uid, record), record, moment)
+        seen = await self._with_explained(self._noted(uid, record), record, moment)
         told = self._told.get(uid, ())
         return [
             each
@@ -359,7 +359,7 @@ class WorkloadReconciler:
             if not (isinstance(each, PublishFact) and each.event.id in told)
         ]
 
-    def _of_copy(self, copy: Workload) -> Sequence[WorkloadEffect]:
+    def _of_copy(self, copy: KueueWorkload) -> Sequence[WorkloadEffect]:
         """What runs for a Workload of a manager is that one's concern."""
         root = self.mirror.root(copy)
         record = self.mirror.record(root.id) if root else None
@@ -399,7 +399,7 @@ class WorkloadReconciler:
         asked_us = self._since(seen.workload, asks=asks)
         return replace(seen, asked_us=asked_us, over_us=self._over_since(seen, record))
 
-    def _since(self, workload: Workload, *, asks: bool) -> int:
+    def _since(self, workload: KueueWorkload, *, asks: bool) -> int:
         """Return since when a Workload was seen to wait with its reservation; by the clock of this
         process, whatever those of others say."""
         if not asks:
@@ -424,7 +424,7 @@ class WorkloadReconciler:
             before = self._over[workload.id] = (record.claim.grant, self._now_us())
         return before[1]
 
-    async def _with_outlook(
+    async def _with_explained(
         self, seen: SeenWorkload, record: WorkloadRecord | None, moment: Moment
     ) -> SeenWorkload:
         """Return a Workload with why it waits, where that is to be said now."""
@@ -437,8 +437,8 @@ class WorkloadReconciler:
             self._worded.pop(uid, None)
         else:
             self._worded[uid] = moment.now_us
-        outlook = await self._outlooks.outlook(id_of(seen.workload, self._terms))
-        return replace(seen, outlook=outlook)
+        explained = await self._explainer.explain(id_of(seen.workload, self._terms))
+        return replace(seen, explained=explained)
 
     # How it is done.
 
@@ -453,7 +453,7 @@ class WorkloadReconciler:
         match effect:
             case PublishFact(event):
                 await self._tell(event)
-            case NotifyUser(workload):
+            case NotifyOwner(workload):
                 await self._tell_user(workload, effect)
             case KeepRecord() | AnswerCheck() | Nominate() | Deactivate():
                 return await self._written(effect)
@@ -503,7 +503,7 @@ class WorkloadReconciler:
                 return await self._nominated(workload, clusters)
 
     async def _nominated(
-        self, workload: Workload, clusters: Sequence[str]
+        self, workload: KueueWorkload, clusters: Sequence[str]
     ) -> Mapping[str, Any] | None:
         """Nominate with all that Kueue owns there: who owns what is not kept here."""
         api, key = self._api(workload.server), workload.key
@@ -511,10 +511,10 @@ class WorkloadReconciler:
         if mapping_of(whole.get("metadata")).get("resourceVersion") != workload.version:
             self.mirror.put(identified(key.server, whole))
             return None
-        body = nominated(Workload(key.server, whole), clusters, ADMISSION_MANAGER)
+        body = nominated(KueueWorkload(key.server, whole), clusters, ADMISSION_MANAGER)
         return await api.nominate(key, body)
 
-    async def _tell_user(self, workload: Workload, effect: NotifyUser) -> None:
+    async def _tell_user(self, workload: KueueWorkload, effect: NotifyOwner) -> None:
         """It is for reading alone: a failure is logged, and the work goes on."""
         key, at = workload.key, in_utc(time.time())
         about = {

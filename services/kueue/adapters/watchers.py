@@ -9,7 +9,7 @@ from shared.kubernetes.objects import mapping_of
 _Objects = dict[str, Mapping[str, Any]]
 
 
-class PodWatcher:
+class WorkloadPodWatcher:
     """Pods that Coplace started."""
 
     def __init__(self, workloads: WorkloadReconciler) -> None:

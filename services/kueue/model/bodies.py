@@ -11,7 +11,7 @@ import orjson
 
 from services.kueue.model.names import API_VERSION, HOSTNAME, WORKLOAD
 from services.kueue.model.records import WorkloadRecord
-from services.kueue.model.workloads import CheckState, Workload
+from services.kueue.model.workloads import CheckState, KueueWorkload
 from shared.domain.hostlist import expand
 from shared.domain.times import in_utc
 from shared.kubernetes.names import FREQUENCY_GHZ, GRANT, JOB_ID
@@ -23,7 +23,7 @@ _MOST_MESSAGE: Final = 1024
 
 
 def checked(
-    workload: Workload,
+    workload: KueueWorkload,
     names: Iterable[str],
     state: CheckState,
     message: str,
@@ -46,7 +46,7 @@ def checked(
     return _status(workload, {"admissionChecks": [{"name": name, **told} for name in names]})
 
 
-def nominated(workload: Workload, clusters: Sequence[str], manager: str) -> Body:
+def nominated(workload: KueueWorkload, clusters: Sequence[str], manager: str) -> Body:
     """Nominate clusters for a Workload, as the manager of its admission: with all else that this
     manager owns, which would be removed without."""
     owned = mapping_of(_owned(workload, manager).get("status"))
@@ -72,14 +72,14 @@ def activated(check: Mapping[str, Any], now_us: int) -> Body:
     }
 
 
-def deactivated(workload: Workload) -> Body:
+def deactivated(workload: KueueWorkload) -> Body:
     """Have Kueue end a Workload, and admit it no more."""
     version = {"uid": workload.id.uid, "resourceVersion": workload.version}
     return {"metadata": version, "spec": {"active": False}}
 
 
 def pod_set_updates(
-    workload: Workload,
+    workload: KueueWorkload,
     record: WorkloadRecord,
     uid: str,
     *,
@@ -113,7 +113,7 @@ def _only_node(record: WorkloadRecord) -> Mapping[str, str]:
     return {HOSTNAME: names[0]} if len(names) == 1 else {}
 
 
-def _status(workload: Workload, status: Body) -> Body:
+def _status(workload: KueueWorkload, status: Body) -> Body:
     key = workload.key
     metadata = {
         "name": key.name,
@@ -124,7 +124,7 @@ def _status(workload: Workload, status: Body) -> Body:
     return {"apiVersion": API_VERSION, "kind": "Workload", "metadata": metadata, "status": status}
 
 
-def _owned(workload: Workload, manager: str) -> Mapping[str, Any]:
+def _owned(workload: KueueWorkload, manager: str) -> Mapping[str, Any]:
     """Return what a field manager owns of the status of a Workload by server-side apply."""
     for each in mappings_of(workload.metadata.get("managedFields")):
         is_its = each.get("manager") == manager and each.get("operation") == "Apply"

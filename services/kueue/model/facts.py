@@ -23,7 +23,7 @@ from coplace_client.facts import decline_event, fact, job_fact
 from services.kueue.model.names import APP
 from services.kueue.model.needs import WorkloadNeeds, workload_needs
 from services.kueue.model.records import WorkloadRecord
-from services.kueue.model.workloads import Workload
+from services.kueue.model.workloads import KueueWorkload
 from shared.catalogue.contents.check import check_contents
 from shared.domain.job import job_id
 from shared.kubernetes.objects import time_us
@@ -36,7 +36,7 @@ _NO_QUOTA: Final = "Kueue has no quota for it"
 _OUTCOMES: Final = {"Succeeded": JOB_OUTCOME_COMPLETED, "Failed": JOB_OUTCOME_FAILED}
 
 
-class RunEnd(NamedTuple):
+class WorkloadEnd(NamedTuple):
     """How and when a run ended."""
 
     outcome: JobOutcome.ValueType
@@ -55,13 +55,15 @@ class KueueTerms:
     node_models: Mapping[str, str]
 
 
-def id_of(workload: Workload, terms: KueueTerms) -> str:
+def id_of(workload: KueueWorkload, terms: KueueTerms) -> str:
     """Return the id that Coplace has for a Workload."""
     created_s = workload.created_at_us / 1e6
     return job_id(terms.site, workload.server, workload.local_id, created_s)
 
 
-def submission_of(workload: Workload, clusters: Sequence[str], terms: KueueTerms) -> JobSubmitted:
+def submission_of(
+    workload: KueueWorkload, clusters: Sequence[str], terms: KueueTerms
+) -> JobSubmitted:
     """Return what a Workload asks for, which may run on these clusters. Raises RejectedError, which
     names what cannot be taken."""
     needs, namespace = workload_needs(workload), workload.key.namespace
@@ -94,7 +96,7 @@ def _manager_priority(priority: int) -> int:
     return min(max(priority + _PRIORITY_ZERO, 1), _MOST_PRIORITY)
 
 
-def _app(workload: Workload) -> str:
+def _app(workload: KueueWorkload) -> str:
     """As a label of its pods says, else as its owner is called."""
     told = (each.labels.get(APP, "") for each in workload.pod_sets)
     return shown(next(filter(None, told), workload.owner_name))
@@ -139,7 +141,11 @@ def start(record: WorkloadRecord, terms: KueueTerms) -> Envelope:
 
 
 def finish(
-    record: WorkloadRecord, workload: Workload, terms: KueueTerms, end: RunEnd, now_us: int
+    record: WorkloadRecord,
+    workload: KueueWorkload,
+    terms: KueueTerms,
+    end: WorkloadEnd,
+    now_us: int,
 ) -> Envelope:
     """Return the event that its run under its claim ended, or that it never ran under one."""
     asked, claim = record.submitted, record.claim
@@ -170,7 +176,9 @@ def finish(
     return job_fact(terms.site, message, message.attempt, message.ended_at_us)
 
 
-def _amounts(workload: Workload, asked: JobSubmitted, units: int) -> tuple[int, Mapping[str, int]]:
+def _amounts(
+    workload: KueueWorkload, asked: JobSubmitted, units: int
+) -> tuple[int, Mapping[str, int]]:
     """The cores and resources of all its pods: small ones have less than a unit."""
     needs = _needs(workload)
     if needs is not None and needs.pods == units:
@@ -179,7 +187,7 @@ def _amounts(workload: Workload, asked: JobSubmitted, units: int) -> tuple[int, 
     return units * asked.cores_per_unit, {name: units * count for name, count in each}
 
 
-def _needs(workload: Workload) -> WorkloadNeeds | None:
+def _needs(workload: KueueWorkload) -> WorkloadNeeds | None:
     try:
         return workload_needs(workload)
     except ValueError:
@@ -208,7 +216,7 @@ def requeue(record: WorkloadRecord, terms: KueueTerms, reason: str, at_us: int) 
 
 
 def answers(
-    record: WorkloadRecord, workload: Workload, terms: KueueTerms, now_us: int
+    record: WorkloadRecord, workload: KueueWorkload, terms: KueueTerms, now_us: int
 ) -> Sequence[Envelope]:
     """Return what became of its newest grant, of a Workload that waits again: it was declined, or
     its run was requeued and is charged. The requeue goes first, so that the job never counts as
@@ -216,7 +224,7 @@ def answers(
     past, claim = record.past, record.claim
     if past is not None and past.claim.grant >= claim.declined and past.claim.has_begun:
         ran = replace(record, claim=past.claim)
-        end = RunEnd(JOB_OUTCOME_CANCELLED, past.ended_us)
+        end = WorkloadEnd(JOB_OUTCOME_CANCELLED, past.ended_us)
         at_us = max(past.claim.at_us, past.ended_us)
         again = requeue(ran, terms, past.reason, at_us)
         return [again, finish(ran, workload, terms, end, now_us)]
@@ -228,11 +236,11 @@ def answers(
     return [decline_event(terms.site, *of, shown(reason), now_us)]
 
 
-def finished_end(workload: Workload, ended_us: int) -> RunEnd:
+def finished_end(workload: KueueWorkload, ended_us: int) -> WorkloadEnd:
     """Return how a Workload ended that is over, and when: as its last pod did, else as Kueue
     says."""
     done = workload.finished
     if done is None:
-        return RunEnd(JOB_OUTCOME_CANCELLED, ended_us or workload.deleted_at_us)
+        return WorkloadEnd(JOB_OUTCOME_CANCELLED, ended_us or workload.deleted_at_us)
     outcome = _OUTCOMES.get(str(done.get("reason")), JOB_OUTCOME_CANCELLED)
-    return RunEnd(outcome, ended_us or time_us(done.get("lastTransitionTime")))
+    return WorkloadEnd(outcome, ended_us or time_us(done.get("lastTransitionTime")))

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from coplace_client.bounds import NODES
 from coplace_client.errors import RejectedError
-from services.kueue.model.workloads import PodSet, Workload
+from services.kueue.model.workloads import KueueWorkload, PodSet
 from shared.kubernetes.units import PodNeeds, amounts, needs_of, pod_amounts
 
 # A pod that asks for no CPU runs on some all the same.
@@ -43,7 +43,7 @@ class WorkloadNeeds(NamedTuple):
         return dict(found)
 
 
-def workload_needs(workload: Workload) -> WorkloadNeeds:
+def workload_needs(workload: KueueWorkload) -> WorkloadNeeds:
     """Return what a Workload needs. Raises RejectedError, which names the field."""
     given = workload.assignments
     found: list[SetNeeds] = []

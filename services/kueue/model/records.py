@@ -13,9 +13,9 @@ from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 
 from coplace_client.checks import require_text
 from coplace_client.errors import RejectedError
+from services.kueue.model.explained_wait import ExplainedWait
 from services.kueue.model.names import FINALIZER, RECORD
-from services.kueue.model.outlook import Outlook
-from services.kueue.model.workloads import Workload
+from services.kueue.model.workloads import KueueWorkload
 from shared.kubernetes.claims import GrantClaim, StopRequest
 from shared.kubernetes.objects import mapping_of, whole_of
 from shared.kubernetes.texts import shown
@@ -25,7 +25,7 @@ _FIELD: Final = f"metadata.annotations[{RECORD}]"
 
 
 @dataclass(frozen=True, slots=True)
-class HoldWord:
+class QuotaHold:
     """The newest word on whether Coplace may start a Workload: it may not while Kueue has no quota
     for it. `reservation` is that of the word; `at_us` is 0 where there was none."""
 
@@ -85,8 +85,8 @@ class WorkloadRecord:
     submitted: JobSubmitted
     claim: GrantClaim = field(default_factory=GrantClaim)
     reservation: str = ""
-    hold: HoldWord = field(default_factory=HoldWord)
-    outlook: Outlook = field(default_factory=Outlook)
+    hold: QuotaHold = field(default_factory=QuotaHold)
+    explained: ExplainedWait = field(default_factory=ExplainedWait)
     past: PastRun | None = None
     stop: StopRequest | None = None
     outcome: str = ""
@@ -99,14 +99,14 @@ class WorkloadRecord:
     def held(self, reservation: str, now_us: int) -> Self:
         """Return the record once Coplace may not start it, as of a reservation of quota."""
         at_us = max(now_us, self.hold.at_us + 1)
-        return replace(self, hold=HoldWord(True, at_us, reservation))
+        return replace(self, hold=QuotaHold(True, at_us, reservation))
 
     def released(self, reservation: str, now_us: int) -> Self:
         """Return the record once Coplace may start it, within a reservation of quota."""
         if not self.hold.is_held:
             return self
         at_us = max(now_us, self.hold.at_us + 1)
-        return replace(self, hold=HoldWord(False, at_us, reservation))
+        return replace(self, hold=QuotaHold(False, at_us, reservation))
 
     def to_json(self) -> str:
         """Return the record as its annotation has it."""
@@ -116,8 +116,8 @@ class WorkloadRecord:
             "reservation": self.reservation,
             "hold": self.hold.to_fields(),
         }
-        if self.outlook.why:
-            told["outlook"] = self.outlook.to_fields()
+        if self.explained.why:
+            told["explained"] = self.explained.to_fields()
         if self.past is not None:
             told["past"] = self.past.to_fields()
         if self.stop is not None:
@@ -127,7 +127,7 @@ class WorkloadRecord:
         return orjson.dumps(told).decode()
 
 
-def parse_record(workload: Workload) -> WorkloadRecord | None:
+def parse_record(workload: KueueWorkload) -> WorkloadRecord | None:
     """Return the record of a Workload; None where it has none. Raises RejectedError for one that
     cannot be read."""
     text = workload.annotations.get(RECORD)
@@ -144,15 +144,15 @@ def parse_record(workload: Workload) -> WorkloadRecord | None:
         submitted=submitted,
         claim=GrantClaim.of_fields(mapping_of(told.get("claim"))),
         reservation=str(told.get("reservation") or ""),
-        hold=HoldWord.of_fields(mapping_of(told.get("hold"))),
-        outlook=Outlook.of_fields(mapping_of(told.get("outlook"))),
+        hold=QuotaHold.of_fields(mapping_of(told.get("hold"))),
+        explained=ExplainedWait.of_fields(mapping_of(told.get("explained"))),
         past=PastRun.of_fields(mapping_of(told.get("past"))),
         stop=StopRequest.of_fields(mapping_of(told.get("stop"))),
         outcome=str(told.get("outcome") or ""),
     )
 
 
-def recording(workload: Workload, record: WorkloadRecord) -> Body:
+def recording(workload: KueueWorkload, record: WorkloadRecord) -> Body:
     """Keep what is known of a Workload as it was seen. It is kept from being deleted until its end
     was published."""
     version = {"uid": workload.id.uid, "resourceVersion": workload.version}

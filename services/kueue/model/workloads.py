@@ -93,10 +93,10 @@ class Eviction(NamedTuple):
         return self.reason.endswith(_TIMED_OUT)
 
 
-def identified(server: str, fields: Mapping[str, Any]) -> "Workload":
+def identified(server: str, fields: Mapping[str, Any]) -> "KueueWorkload":
     """Return the Workload that an API server shows. Raises RejectedError where it has no
     identity."""
-    found = Workload(server, trimmed(mapping_of(fields)))
+    found = KueueWorkload(server, trimmed(mapping_of(fields)))
     require_identity(found.metadata)
     return found
 
@@ -137,7 +137,7 @@ def _trimmed_containers(told: object) -> object:
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class KueueWorkload:
     """One Workload of one API server; `is_deleted_there` where that has it no more."""
 
     server: str
@@ -354,20 +354,20 @@ class CheckNames(NamedTuple):
     dispatched: Mapping[str, Sequence[str]] = {}
     cluster: str = ""
 
-    def own_of(self, workload: Workload) -> list[str]:
+    def own_of(self, workload: KueueWorkload) -> list[str]:
         """Return the checks of a Workload that Coplace answers."""
         return [name for name in workload.checks if name in self.own]
 
-    def pending_of(self, workload: Workload) -> list[str]:
+    def pending_of(self, workload: KueueWorkload) -> list[str]:
         """Return the checks of a Workload that Coplace answers, where it has not yet."""
         own, states = self.own_of(workload), workload.checks
         return own if any(states[name] == CheckState.PENDING for name in own) else []
 
-    def dispatched_of(self, workload: Workload) -> str:
+    def dispatched_of(self, workload: KueueWorkload) -> str:
         """Return the check by which MultiKueue sends a Workload away; empty where it stays."""
         return next((name for name in workload.checks if name in self.dispatched), "")
 
-    def asks(self, workload: Workload) -> bool:
+    def asks(self, workload: KueueWorkload) -> bool:
         """Return whether a Workload waits for a word of Coplace alone, or beside others: its check,
         or where it has none the nomination of a cluster. One that runs does not."""
         if not workload.may_start or workload.is_admitted:
@@ -376,7 +376,7 @@ class CheckNames(NamedTuple):
             return bool(self.pending_of(workload))
         return self.awaits_nomination(workload)
 
-    def awaits_nomination(self, workload: Workload) -> bool:
+    def awaits_nomination(self, workload: KueueWorkload) -> bool:
         """Return whether MultiKueue waits for the cluster of a Workload: all other checks are
         ready, and none is nominated."""
         name = self.dispatched_of(workload)
@@ -386,7 +386,7 @@ class CheckNames(NamedTuple):
         is_pending = states.pop(name) == CheckState.PENDING
         return is_pending and all(state == CheckState.READY for state in states.values())
 
-    def clusters_of(self, workload: Workload) -> Sequence[str]:
+    def clusters_of(self, workload: KueueWorkload) -> Sequence[str]:
         """Return the clusters that a Workload may be sent to; its own where it stays."""
         if name := self.dispatched_of(workload):
             return self.dispatched[name]

@@ -17,9 +17,10 @@ from coplace.v1.placement_pb2 import (
 from coplace_client.errors import RejectedError
 from coplace_client.facts import action_refused, cancelled, decline_event
 from services.kueue.model.records import WorkloadRecord
-from services.kueue.processor.effects import KeepRecord, NotifyUser, PublishFact, WorkloadEffect
+from services.kueue.processor.effects import KeepRecord, NotifyOwner, WorkloadEffect
 from services.kueue.processor.reconcile import Moment, SeenWorkload, new_record
 from shared.kubernetes.claims import AfterStop, GrantClaim, StopRequest
+from shared.kubernetes.effects import PublishFact
 from shared.kubernetes.texts import shown
 
 _GONE = "the Workload is not there any more"
@@ -41,7 +42,7 @@ def obeying(
             record = new_record(seen, moment)
         except RejectedError as error:
             return _without_workload(decision, moment, str(error))
-    obeyed = _Obeyed(decision, seen, record, moment)
+    obeyed = _DecidedWorkload(decision, seen, record, moment)
     match decision.verdict:
         case x if x == VERDICT_START:
             return obeyed.start()
@@ -74,7 +75,7 @@ def _declined(decision: PlacementDecided, moment: Moment, why: str) -> PublishFa
 
 
 @dataclass(frozen=True, slots=True)
-class _Obeyed:
+class _DecidedWorkload:
     """One decision on a Workload."""
 
     decision: PlacementDecided
@@ -213,4 +214,4 @@ class _Obeyed:
             return ()
         asked = replace(self.record, stop=StopRequest(then, reason, self.moment.now_us))
         patch = KeepRecord(self.seen.workload, asked, f"stops, to {then}")
-        return [patch, NotifyUser(self.seen.workload, "Stopped", reason)]
+        return [patch, NotifyOwner(self.seen.workload, "Stopped", reason)]

@@ -3,28 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from coplace.v1.ingest_service_pb2 import Envelope
-
 from services.kueue.model.bodies import Body
 from services.kueue.model.records import WorkloadRecord
-from services.kueue.model.workloads import CheckState, Workload
-
-
-@dataclass(frozen=True, slots=True)
-class PublishFact:
-    """Hand a fact to ingest. What follows waits until it is acknowledged."""
-
-    event: Envelope
-
-    def __str__(self) -> str:
-        return f"published {self.event.WhichOneof('payload')}"
+from services.kueue.model.workloads import CheckState, KueueWorkload
+from shared.kubernetes.effects import PublishFact
 
 
 @dataclass(frozen=True, slots=True)
 class KeepRecord:
     """Keep what is known of a Workload, where that is as it was seen."""
 
-    workload: Workload
+    workload: KueueWorkload
     record: WorkloadRecord
     words: str
 
@@ -36,7 +25,7 @@ class KeepRecord:
 class AnswerCheck:
     """Answer the checks of a Workload, where that is as it was seen."""
 
-    workload: Workload
+    workload: KueueWorkload
     names: Sequence[str]
     state: CheckState
     message: str
@@ -51,7 +40,7 @@ class AnswerCheck:
 class Nominate:
     """Have MultiKueue send a Workload to one of these clusters, where that is as it was seen."""
 
-    workload: Workload
+    workload: KueueWorkload
     clusters: Sequence[str]
 
     def __str__(self) -> str:
@@ -62,17 +51,17 @@ class Nominate:
 class Deactivate:
     """Have Kueue end a Workload, where that is as it was seen, and admit it no more."""
 
-    workload: Workload
+    workload: KueueWorkload
 
     def __str__(self) -> str:
         return "deactivated"
 
 
 @dataclass(frozen=True, slots=True)
-class NotifyUser:
+class NotifyOwner:
     """An event of Kubernetes about a Workload; it is lost where the API server does not take it."""
 
-    workload: Workload
+    workload: KueueWorkload
     reason: str
     message: str
     is_warning: bool = False
@@ -92,5 +81,5 @@ class LookAgain:
 
 
 WorkloadEffect = (
-    PublishFact | KeepRecord | AnswerCheck | Nominate | Deactivate | NotifyUser | LookAgain
+    PublishFact | KeepRecord | AnswerCheck | Nominate | Deactivate | NotifyOwner | LookAgain
 )

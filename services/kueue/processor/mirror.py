@@ -8,7 +8,7 @@ from coplace_client.errors import RejectedError
 from services.kueue.model.names import MULTIKUEUE_CHECK, PLACEMENT_CHECK
 from services.kueue.model.pods import RunId, RunPod, read_pod, removed_pod, run_of
 from services.kueue.model.records import WorkloadRecord, parse_record
-from services.kueue.model.workloads import CheckNames, Workload, WorkloadKey, WorkloadUid
+from services.kueue.model.workloads import CheckNames, KueueWorkload, WorkloadKey, WorkloadUid
 from shared.kubernetes.objects import is_older, mapping_of, texts_of
 
 _Objects = Mapping[str, Mapping[str, Any]]
@@ -20,11 +20,14 @@ class WorkloadMirror:
     those that send them to these."""
 
     def __init__(
-        self, id_of: Callable[[Workload], str], clusters: Iterable[str], managers: Iterable[str]
+        self,
+        id_of: Callable[[KueueWorkload], str],
+        clusters: Iterable[str],
+        managers: Iterable[str],
     ) -> None:
         self._id_of = id_of
         self._clusters, self._managers = frozenset(clusters), tuple(managers)
-        self._workloads: dict[WorkloadUid, Workload] = {}
+        self._workloads: dict[WorkloadUid, KueueWorkload] = {}
         self._records: dict[WorkloadUid, WorkloadRecord | RejectedError | None] = {}
         self._of_keys: dict[WorkloadKey, WorkloadUid] = {}
         self._of_ids: dict[str, WorkloadUid] = {}
@@ -38,15 +41,15 @@ class WorkloadMirror:
     def __len__(self) -> int:
         return len(self._workloads)
 
-    def workloads(self) -> list[Workload]:
+    def workloads(self) -> list[KueueWorkload]:
         """Return the Workloads of all API servers as they were seen last."""
         return list(self._workloads.values())
 
-    def workload(self, uid: WorkloadUid) -> Workload | None:
+    def workload(self, uid: WorkloadUid) -> KueueWorkload | None:
         """Return a Workload as it was seen last."""
         return self._workloads.get(uid)
 
-    def at(self, key: WorkloadKey) -> Workload | None:
+    def at(self, key: WorkloadKey) -> KueueWorkload | None:
         """Return the newest Workload of a name, as it was seen last."""
         uid = self._of_keys.get(key)
         return self._workloads.get(uid) if uid else None
@@ -63,18 +66,18 @@ class WorkloadMirror:
         """Return the Workload that Coplace knows by an id."""
         return self._of_ids.get(job_id)
 
-    def is_copy(self, workload: Workload) -> bool:
+    def is_copy(self, workload: KueueWorkload) -> bool:
         """Return whether a Workload is the copy of one of a manager of this process."""
         return bool(self._managers) and workload.is_copy and workload.server in self._clusters
 
-    def root(self, workload: Workload) -> Workload | None:
+    def root(self, workload: KueueWorkload) -> KueueWorkload | None:
         """Return the Workload of a manager that a copy runs for; None where there is none."""
         for manager in self._managers:
             if found := self.at(workload.key._replace(server=manager)):
                 return found
         return None
 
-    def copy(self, workload: Workload, record: WorkloadRecord) -> Workload | None:
+    def copy(self, workload: KueueWorkload, record: WorkloadRecord) -> KueueWorkload | None:
         """Return what runs for a Workload on the cluster that it was granted."""
         cluster = record.claim.cluster
         if not record.claim.is_live or cluster == workload.server:
@@ -83,7 +86,7 @@ class WorkloadMirror:
         is_there = found is not None and found.is_copy and not found.is_deleted_there
         return found if is_there else None
 
-    def put(self, workload: Workload) -> None:
+    def put(self, workload: KueueWorkload) -> None:
         """Note a Workload that was seen; what was seen of it later stays."""
         before = self._workloads.get(workload.id)
         if before is not None and is_older(workload.version, before.version):
@@ -96,7 +99,7 @@ class WorkloadMirror:
             self._of_uids[uid.uid] = uid
             self._note_record(workload)
 
-    def _note_record(self, workload: Workload) -> None:
+    def _note_record(self, workload: KueueWorkload) -> None:
         uid = workload.id
         try:
             self._records[uid] = record = parse_record(workload)
@@ -106,7 +109,7 @@ class WorkloadMirror:
         if record is None or not record.claim.is_live:
             self._pods.pop(uid, None)
 
-    def note_deleted(self, workload: Workload) -> None:
+    def note_deleted(self, workload: KueueWorkload) -> None:
         """Note that an API server has a Workload no more."""
         before = self._workloads.get(workload.id)
         if before is not None:
@@ -129,7 +132,7 @@ class WorkloadMirror:
         self._of_ids.pop(self._id_of(workload), None)
         self._of_uids.pop(uid.uid, None)
 
-    def replace(self, server: str, found: Iterable[Workload]) -> list[WorkloadUid]:
+    def replace(self, server: str, found: Iterable[KueueWorkload]) -> list[WorkloadUid]:
         """Replace all that an API server has, after a gap; returns what may have changed."""
         there = {each.id: each for each in found}
         for workload in self.workloads():

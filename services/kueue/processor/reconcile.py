@@ -14,9 +14,10 @@ from coplace.v1.jobs_pb2 import JOB_OUTCOME_CANCELLED, JOB_OUTCOME_TIMED_OUT, Jo
 from coplace_client.errors import RejectedError
 from coplace_client.facts import decline_event
 from services.kueue.model.bodies import pod_set_updates
+from services.kueue.model.explained_wait import ExplainedWait
 from services.kueue.model.facts import (
     KueueTerms,
-    RunEnd,
+    WorkloadEnd,
     answers,
     finish,
     finished_end,
@@ -25,23 +26,22 @@ from services.kueue.model.facts import (
     submission,
     submission_of,
 )
-from services.kueue.model.outlook import Outlook
 from services.kueue.model.pods import RunPod, all_ready_us, begun_us, ended_us, units_by_node
 from services.kueue.model.records import PastRun, WorkloadRecord
-from services.kueue.model.workloads import CheckNames, CheckState, Workload
+from services.kueue.model.workloads import CheckNames, CheckState, KueueWorkload
 from services.kueue.processor.effects import (
     AnswerCheck,
     Deactivate,
     KeepRecord,
     LookAgain,
     Nominate,
-    NotifyUser,
-    PublishFact,
+    NotifyOwner,
     WorkloadEffect,
 )
 from shared.domain.folding import fold
 from shared.domain.hostlist import expand
 from shared.kubernetes.claims import AfterStop, GrantClaim, StopRequest
+from shared.kubernetes.effects import PublishFact
 from shared.kubernetes.texts import shown
 
 _SECOND_US: Final = 1_000_000
@@ -77,21 +77,21 @@ class Surroundings(NamedTuple):
 class SeenWorkload:
     """A Workload, its copy on the cluster where it was granted, and the pods of its newest grant.
     `asked_us` is since when it was seen to wait for Coplace, `over_us` since when it was seen not
-    to run any more; 0: not. `is_known` says that this process has submitted it, and `outlook` is
+    to run any more; 0: not. `is_known` says that this process has submitted it, and `explained` is
     set where that was asked for."""
 
-    workload: Workload
-    copy: Workload | None = None
+    workload: KueueWorkload
+    copy: KueueWorkload | None = None
     pods: Sequence[RunPod] = ()
     around: Surroundings = field(default_factory=Surroundings)
     asked_us: int = 0
     over_us: int = 0
     is_known: bool = False
-    outlook: Outlook | None = None
+    explained: ExplainedWait | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class WaitLimit:
     """For how long a Workload may keep its quota while it waits for a start, us."""
 
     waits_us: int = 5 * _SECOND_US
@@ -103,7 +103,7 @@ class Moment:
 
     terms: KueueTerms
     now_us: int
-    patience: Patience = field(default_factory=Patience)
+    patience: WaitLimit = field(default_factory=WaitLimit)
 
 
 def reconcile(
@@ -116,7 +116,7 @@ def reconcile(
         return _closed(seen, record)
     if record.claim.is_live:
         return _Granted(seen, record, moment).wanted()
-    return _Waiting(seen, record, moment).wanted()
+    return _WaitingWorkload(seen, record, moment).wanted()
 
 
 def overdue(seen: SeenWorkload, moment: Moment) -> bool:
@@ -162,7 +162,7 @@ class _Unknown:
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
+class _WaitingWorkload:
     """Nothing of it runs."""
 
     seen: SeenWorkload
@@ -205,11 +205,11 @@ class _Waiting:
         left_us = hold.at_us + _CROSSING_US - self.moment.now_us
         if left_us > 0:
             return [LookAgain(left_us / _SECOND_US)]
-        workload, outlook = self.seen.workload, self.record.outlook
-        delay_s = outlook.delay_s(self.moment.now_us)
+        workload, explained = self.seen.workload, self.record.explained
+        delay_s = explained.delay_s(self.moment.now_us)
         own = checks.own_of(workload)
         state = CheckState.RETRY
-        return [AnswerCheck(workload, own, state, outlook.words, requeue_s=delay_s)]
+        return [AnswerCheck(workload, own, state, explained.words, requeue_s=delay_s)]
 
 
 def _look_when_overdue(seen: SeenWorkload, moment: Moment) -> LookAgain:
@@ -227,21 +227,21 @@ def _put_off(
 ) -> Sequence[WorkloadEffect]:
     """It does not start now: give its quota back where Coplace has a check on it, else say why it
     waits."""
-    workload, outlook = seen.workload, seen.outlook or Outlook()
+    workload, explained = seen.workload, seen.explained or ExplainedWait()
     if seen.around.checks.own_of(workload):
-        held = replace(record.held(workload.reservation, moment.now_us), outlook=outlook)
-        return [KeepRecord(workload, held, f"put off: {outlook.words}")]
+        held = replace(record.held(workload.reservation, moment.now_us), explained=explained)
+        return [KeepRecord(workload, held, f"put off: {explained.words}")]
     return _say(seen, record)
 
 
 def _say(seen: SeenWorkload, record: WorkloadRecord) -> Sequence[WorkloadEffect]:
     """Report why it waits, changes alone."""
-    outlook = seen.outlook
-    if outlook is None or outlook == record.outlook:
+    explained = seen.explained
+    if explained is None or explained == record.explained:
         return [LookAgain(WORDS_EVERY_S)]
-    kept = replace(record, outlook=outlook)
-    user = NotifyUser(seen.workload, "Waiting", outlook.words)
-    return [user, KeepRecord(seen.workload, kept, f"waits: {outlook.words}")]
+    kept = replace(record, explained=explained)
+    user = NotifyOwner(seen.workload, "Waiting", explained.words)
+    return [user, KeepRecord(seen.workload, kept, f"waits: {explained.words}")]
 
 
 def _let_pass(seen: SeenWorkload) -> Sequence[WorkloadEffect]:
@@ -267,19 +267,19 @@ def _refuse(seen: SeenWorkload, why: str) -> Sequence[WorkloadEffect]:
         return ()
     if own := checks.own_of(workload):
         return _answered(workload, own, CheckState.REJECTED, why)
-    user = NotifyUser(workload, "Rejected", why, is_warning=True)
+    user = NotifyOwner(workload, "Rejected", why, is_warning=True)
     return [user, Deactivate(workload)]
 
 
 def _answered(
-    workload: Workload, names: Sequence[str], state: CheckState, message: str
+    workload: KueueWorkload, names: Sequence[str], state: CheckState, message: str
 ) -> Sequence[WorkloadEffect]:
     """Answer checks, once."""
     is_said = all(workload.checks[name] == state for name in names)
     return () if is_said else [AnswerCheck(workload, names, state, message)]
 
 
-def stray(copy: Workload, checks: CheckNames) -> Sequence[WorkloadEffect]:
+def stray(copy: KueueWorkload, checks: CheckNames) -> Sequence[WorkloadEffect]:
     """Return what to do about the copy of a Workload that Coplace granted no cluster, or another
     one: MultiKueue is to send it elsewhere."""
     own = checks.pending_of(copy)
@@ -300,7 +300,7 @@ def _closed(seen: SeenWorkload, record: WorkloadRecord) -> Sequence[WorkloadEffe
 
 
 def _close(
-    seen: SeenWorkload, record: WorkloadRecord, moment: Moment, end: RunEnd
+    seen: SeenWorkload, record: WorkloadRecord, moment: Moment, end: WorkloadEnd
 ) -> Sequence[WorkloadEffect]:
     outcome = _OUTCOMES[end.outcome]
     if record.stop is not None and record.stop.then is AfterStop.CANCEL:
@@ -382,7 +382,7 @@ class _Granted:
             return [self._ready(copy, own)]
         return ()
 
-    def _ready(self, workload: Workload, own: Sequence[str]) -> AnswerCheck:
+    def _ready(self, workload: KueueWorkload, own: Sequence[str]) -> AnswerCheck:
         """Pods are where MultiKueue has the copy; what is said at the manager does not reach
         them."""
         claim, around, updates = self.claim, self.seen.around, list[Mapping[str, object]]()
@@ -477,7 +477,7 @@ class _Granted:
         return ended_us(self.seen.pods) or (eviction.at_us if eviction else 0)
 
     def _close(self, outcome: JobOutcome.ValueType) -> Sequence[WorkloadEffect]:
-        return _close(self.seen, self.record, self.moment, RunEnd(outcome, self._ended_us()))
+        return _close(self.seen, self.record, self.moment, WorkloadEnd(outcome, self._ended_us()))
 
     def _end(self) -> Sequence[WorkloadEffect]:
         """It has ended, or was deleted: its last pods are waited for."""

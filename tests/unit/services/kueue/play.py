@@ -10,13 +10,13 @@ from coplace.v1.placement_pb2 import VERDICT_START
 
 from coplace_client.errors import RejectedError
 from coplace_testing import Region
-from services.kueue.adapters.outlooks import outlook_of
+from services.kueue.adapters.explainer import explained_wait_of
 from services.kueue.adapters.reconciler import ClustersKnown, WorkloadReconciler
+from services.kueue.model.explained_wait import ExplainedWait
 from services.kueue.model.facts import KueueTerms
-from services.kueue.model.outlook import Outlook
 from services.kueue.model.records import parse_record
-from services.kueue.model.workloads import Workload, WorkloadKey
-from services.kueue.processor.reconcile import Patience
+from services.kueue.model.workloads import KueueWorkload, WorkloadKey
+from services.kueue.processor.reconcile import WaitLimit
 from shared.clients.asked import is_asked
 from shared.kubernetes.api import ApiUnavailableError
 from tests.support.kueue_api import CHECK, MULTIKUEUE, MemoryKueue, synchronise
@@ -115,13 +115,13 @@ class Play:
         apis = {name: FatedApi(server, self.fate) for name, server in self.servers.items()}
         selectors: Mapping[str, Mapping[str, str]] = {name: {} for name in self.clusters}
         self.adapter = WorkloadReconciler(
-            apis,  # type: ignore[arg-type]
+            apis,
             [self.manager] if self.manager else [],
             self,
             self,
             ClustersKnown(selectors, lambda name: frozenset(node_names(name))),
             KueueTerms("north", ARCHITECTURE, 3600, dict.fromkeys(self.clusters, "gold-6254")),
-            Patience(),
+            WaitLimit(),
             lambda: self.region.now_us,
         )
         self.seen = dict.fromkeys(self.servers, 0)
@@ -148,10 +148,10 @@ class Play:
         except ApiUnavailableError:
             await self.tell(event)  # as the sender does: until it is acknowledged
 
-    async def outlook(self, job_id: str) -> Outlook | None:
+    async def explain(self, job_id: str) -> ExplainedWait | None:
         """Placement, which answers."""
         try:
-            return outlook_of(self.region.explain(job_id))
+            return explained_wait_of(self.region.explain(job_id))
         except RejectedError:
             return None
 
@@ -236,7 +236,7 @@ class Play:
         root = body
         if self.manager and server is not self.home:
             root = self.home.workloads.get(key._replace(server=self.manager), body)
-        record = parse_record(Workload(self.home.server, root))
+        record = parse_record(KueueWorkload(self.home.server, root))
         assert record is not None, f"{key} started without a record"
         claim = record.claim
         assert claim.is_live or record.outcome, f"{key} started without a grant: {record}"

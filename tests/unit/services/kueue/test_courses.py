@@ -194,9 +194,9 @@ async def test_one_that_runs_since_before_the_check_is_left_alone() -> None:
     assert play.home.condition(key, "Admitted")
     play.home.checks = (CHECK,)
     body = play.home.workloads[key]
-    body["status"]["admissionChecks"] = [play.home._pending(CHECK)]
+    body["status"]["admissionChecks"] = [play.home.pending(CHECK)]
     play.home.on_write = lambda: None
-    play.home._store(key, body)
+    play.home.change(key, {"metadata": {"labels": {"any": "other"}}})
     await seconds(play, 15)
     assert state(play.home, key) == "Ready"
     assert play.home.condition(key, "Admitted")
@@ -252,7 +252,7 @@ async def test_who_waits_for_a_cluster_reads_why_once() -> None:
 
 async def test_a_copy_that_was_granted_nowhere_goes_back() -> None:
     play = Play(WORKERS, "manager")
-    spec = {"queueName": "main", "podSets": []}
+    spec: dict[str, object] = {"queueName": "main"}
     template = {"metadata": {}, "spec": {"containers": [{"resources": {"requests": {"cpu": "1"}}}]}}
     spec["podSets"] = [{"name": "main", "count": 1, "template": template}]
     labels = {"kueue.x-k8s.io/multikueue-origin": "elsewhere"}

@@ -12,7 +12,7 @@ _LEAST_S: Final = 5
 _MOST_S: Final = 60
 
 
-class Outlook(NamedTuple):
+class ExplainedWait(NamedTuple):
     """Why a Workload waits, and when it is expected to start, us since 1970; 0: nobody knows."""
 
     why: str = ""
