@@ -20,11 +20,12 @@ from services.kubernetes.adapters.records import RecordWatcher
 from services.kubernetes.model.names import QUEUE_NAME
 from services.kubernetes.settings import KubernetesSettings, clusters_of
 from shared.clients.decisions import DECISIONS, DecisionFollower, ResourceManager
-from shared.kubernetes.api import NODES, PODS
+from shared.kubernetes.api import NODES, PODS, Trim
 from shared.kubernetes.clusters import ClusterEntry, api_client
 from shared.kubernetes.heartbeat import ClusterHeartbeat
 from shared.kubernetes.names import GRANT
 from shared.kubernetes.node_reporter import NodeReporter
+from shared.kubernetes.nodes import trimmed_node
 from shared.kubernetes.placement import PlacementClient
 from shared.kubernetes.reflector import ObjectWatcher, reflect
 from shared.process.clock import process_clock
@@ -83,7 +84,7 @@ async def _run(
         for each in clusters:
             traits = each.traits(own.site, own.architecture)
             reporter = NodeReporter(traits, facts, placement, now_us, meter.odd)
-            await watched(apis[each.name], NODES, each.node_selector, reporter)
+            await watched(apis[each.name], NODES, each.node_selector, reporter, trim=trimmed_node)
             tasks.create_task(reporter.run())
         process.readiness.wait_for("placement to know all clusters")
         await placement.knows(frozenset(apis))
@@ -118,10 +119,11 @@ async def _watched(
     selector: str,
     watcher: ObjectWatcher,
     if_missing: str = "",
+    trim: Trim = dict,
 ) -> None:
     """Return when all objects are known; they are followed from then on."""
     listed = asyncio.Event()
-    tasks.create_task(reflect(api, path, selector, watcher, listed.set, meter, if_missing))
+    tasks.create_task(reflect(api, path, selector, watcher, listed.set, meter, if_missing, trim))
     await listed.wait()
 
 

@@ -22,12 +22,15 @@ from services.kueue.adapters.meter import KueueMeter
 from services.kueue.adapters.reconciler import ClustersKnown, WorkloadReconciler
 from services.kueue.adapters.watchers import NamedWatcher, WorkloadPodWatcher
 from services.kueue.model.names import WORKLOAD
+from services.kueue.model.pods import trimmed_pod
+from services.kueue.model.workloads import trimmed
 from services.kueue.settings import KueueClusters, KueueSettings, ManagerEntry, clusters_of
 from shared.clients.decisions import DECISIONS, DecisionFollower, ResourceManager
-from shared.kubernetes.api import NODES, PODS, ApiError
+from shared.kubernetes.api import NODES, PODS, ApiError, Trim
 from shared.kubernetes.clusters import ClusterEntry, api_client, labels_of
 from shared.kubernetes.heartbeat import ClusterHeartbeat
 from shared.kubernetes.node_reporter import NodeReporter
+from shared.kubernetes.nodes import trimmed_node
 from shared.kubernetes.placement import PlacementClient
 from shared.kubernetes.reflector import ObjectWatcher, reflect
 from shared.process.clock import process_clock
@@ -115,7 +118,8 @@ class _Adapter:
             traits = each.traits(own.site, own.architecture)
             reporter = NodeReporter(traits, facts, placement, now_us, self.meter.odd)
             self.reporters[each.name] = reporter
-            await self._watched(tasks, each.name, NODES, reporter, each.node_selector)
+            selector = each.node_selector
+            await self._watched(tasks, each.name, NODES, reporter, selector, trimmed_node)
             tasks.create_task(reporter.run())
         self.process.readiness.wait_for("placement to know all clusters")
         await placement.knows(frozenset(self.reporters))
@@ -153,10 +157,11 @@ class _Adapter:
                 await self._watched(tasks, name, path, NamedWatcher(note))
         self.process.readiness.wait_for("the Workloads of all clusters")
         for name in self.apis:
-            await self._watched(tasks, name, WORKLOADS, workloads)
+            await self._watched(tasks, name, WORKLOADS, workloads, trim=trimmed)
         self.process.readiness.wait_for("the pods of all clusters")
         for name in self.reporters:
-            await self._watched(tasks, name, PODS, WorkloadPodWatcher(workloads), WORKLOAD)
+            watcher = WorkloadPodWatcher(workloads)
+            await self._watched(tasks, name, PODS, watcher, WORKLOAD, trimmed_pod)
 
     async def _watched(
         self,
@@ -165,11 +170,12 @@ class _Adapter:
         path: str,
         watcher: ObjectWatcher,
         selector: str = "",
+        trim: Trim = dict,
     ) -> None:
         """Return when all objects are known; they are followed from then on."""
         listed, advice = asyncio.Event(), KUEUE_MISSING
         following = reflect(
-            self.apis[name], path, selector, watcher, listed.set, self.meter, advice
+            self.apis[name], path, selector, watcher, listed.set, self.meter, advice, trim
         )
         tasks.create_task(following)
         await listed.wait()

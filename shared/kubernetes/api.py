@@ -14,6 +14,8 @@ from coplace_client.errors import UnusableError
 PODS: Final = "/api/v1/pods"
 NODES: Final = "/api/v1/nodes"
 Body = Mapping[str, Any]
+Trim = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""Returns what is kept of an object: of thousands, whole ones fill a memory."""
 _VERSION: Final = "/version"
 _MERGE_PATCH: Final = "application/merge-patch+json"
 # JSON is YAML.
@@ -104,13 +106,16 @@ class ApiServer:
         """Create an event for readers of the object."""
         await self._json("POST", f"/api/v1/namespaces/{quote(namespace)}/events", body=event)
 
-    async def list(self, path: str, selector: str) -> tuple[list[Mapping[str, Any]], str]:
-        """List all objects that a selector chooses, and the version from which to watch."""
+    async def list(
+        self, path: str, selector: str, trim: Trim = dict
+    ) -> tuple[list[Mapping[str, Any]], str]:
+        """List what is kept of all objects that a selector chooses, and the version from which to
+        watch."""
         query = {"labelSelector": selector, "limit": str(_PAGE)}
         items: list[Mapping[str, Any]] = []
         while True:
             page = await self._json("GET", path, query=query)
-            items += page["items"]
+            items += map(trim, page["items"])
             if not (more := page["metadata"].get("continue")):
                 return items, str(page["metadata"]["resourceVersion"])
             query["continue"] = more

@@ -20,6 +20,11 @@ from shared.kubernetes.texts import shown
 from shared.kubernetes.units import amounts, count_resources
 
 _GIB: Final = 1024**3
+_READ: Final[Mapping[str, tuple[str, ...]]] = {
+    "metadata": ("name", "uid", "creationTimestamp", "deletionTimestamp", "resourceVersion"),
+    "spec": ("taints", "unschedulable"),
+    "status": ("allocatable", "conditions"),
+}
 _KEEPS_AWAY: Final = ("NoSchedule", "NoExecute")
 # Kubernetes sets these for what conditions and `spec.unschedulable` say anyway.
 _OF_STATE: Final = "node.kubernetes.io/"
@@ -45,6 +50,19 @@ class NodeTraits:
     tdp_w: Mapping[str, float] = field(default_factory=dict)
     nameplate_power_w: float = 0.0
     processors_tdp_w: float = 0.0
+
+
+def trimmed_node(node: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what is read of a node: most of it is images."""
+    if not isinstance(node, Mapping):
+        return node
+    found: dict[str, Any] = {}
+    for name, names in _READ.items():
+        told = node.get(name)
+        if isinstance(told, Mapping):
+            told = {key: told[key] for key in names if key in told}
+        found[name] = told
+    return found
 
 
 def require_readable(node: Mapping[str, Any]) -> None:

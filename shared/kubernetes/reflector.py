@@ -10,6 +10,7 @@ from shared.kubernetes.api import (
     ApiError,
     ApiMissingError,
     ApiServer,
+    Trim,
     WatchExpiredError,
 )
 
@@ -53,10 +54,11 @@ async def reflect(
     listed: Callable[[], None],
     meter: WatchMeter = _UNCOUNTED,
     if_missing: str = "",
+    trim: Trim = dict,
 ) -> None:
     """Pass on all objects once and each change then, until cancelled; `listed` is called when all
     were passed on for the first time. Where the API server has no such objects the log says
-    `if_missing`: what to do.
+    `if_missing`: what to do. `trim` returns what is kept of an object.
 
     After a cut the watch goes on from the version that it had. Where that is too old (status 410)
     all objects are listed anew: what was deleted in the gap is missing there.
@@ -65,7 +67,7 @@ async def reflect(
     while True:
         try:
             if not version:
-                found, version = await api.list(path, selector)
+                found, version = await api.list(path, selector, trim)
                 meter.heard(api.cluster, path)
                 watcher.replace(api.cluster, found)
                 listed()
@@ -73,9 +75,9 @@ async def reflect(
                 version, wait_s = each["metadata"]["resourceVersion"], _RETRY_S
                 meter.heard(api.cluster, path)
                 if kind == "DELETED":
-                    watcher.deleted(api.cluster, each)
+                    watcher.deleted(api.cluster, trim(each))
                 elif kind != "BOOKMARK":
-                    watcher.changed(api.cluster, each)
+                    watcher.changed(api.cluster, trim(each))
         except WatchExpiredError:
             log.info("listing anew", cluster=api.cluster, path=path)
             meter.listed_anew(api.cluster, path)

@@ -43,6 +43,18 @@ class RunPod(NamedTuple):
         return self.ready_us or (self.started_us if self.is_over else 0)
 
 
+def trimmed_pod(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what is read of a pod."""
+    metadata, status = mapping_of(pod.get("metadata")), mapping_of(pod.get("status"))
+    names = ("name", "namespace", "uid", "labels", "resourceVersion")
+    told = ("phase", "conditions", "containerStatuses")
+    return {
+        "metadata": {name: metadata.get(name) for name in names},
+        "spec": {"nodeName": mapping_of(pod.get("spec")).get("nodeName")},
+        "status": {name: status.get(name) for name in told},
+    }
+
+
 def run_of(pod: Mapping[str, Any]) -> RunId | None:
     """Return whose pod it is; None where it is not of a Workload that Coplace started."""
     labels = texts_of(mapping_of(mapping_of(pod).get("metadata")).get("labels"))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from services.kueue.model.names import FINALIZER, ORIGIN
+from services.kueue.model.names import APP, FINALIZER, ORIGIN, RECORD
 from shared.kubernetes.objects import (
     condition_of,
     conditions_of,
@@ -22,6 +22,13 @@ from shared.kubernetes.objects import (
 )
 
 _UID_LENGTH: Final = 8
+_EVICTED: Final = "Evicted"
+_CONDITION: Final = ("type", "status", "reason", "lastTransitionTime")
+_METADATA: Final = (
+    *("name", "namespace", "uid", "resourceVersion", "finalizers"),
+    *("creationTimestamp", "deletionTimestamp"),
+)
+_SPEC: Final = ("queueName", "priority", "active", "maximumExecutionTimeSeconds")
 _NUMBER_AT_END: Final = re.compile(r"-[0-9]+$")
 # Kueue's own words on why a Workload does not count any more.
 _TIMED_OUT: Final = "MaximumExecutionTimeExceeded"
@@ -96,7 +103,7 @@ class Eviction(NamedTuple):
 def identified(server: str, fields: Mapping[str, Any]) -> "KueueWorkload":
     """Return the Workload that an API server shows. Raises RejectedError where it has no
     identity."""
-    found = KueueWorkload(server, trimmed(mapping_of(fields)))
+    found = KueueWorkload(server, trimmed(fields))
     require_identity(found.metadata)
     return found
 
@@ -104,18 +111,44 @@ def identified(server: str, fields: Mapping[str, Any]) -> "KueueWorkload":
 def trimmed(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return what is read of a Workload: most of it is templates of pods, of which thousands would
     be kept."""
-    spec, status = mapping_of(fields.get("spec")), mapping_of(fields.get("status"))
+    fields = mapping_of(fields)
+    metadata, spec = mapping_of(fields.get("metadata")), mapping_of(fields.get("spec"))
     sets = [_trimmed_set(each) for each in mappings_of(spec.get("podSets"))]
-    metadata = mapping_of(fields.get("metadata"))
-    checks = [
-        {name: each.get(name) for name in ("name", "state")}
-        for each in mappings_of(status.get("admissionChecks"))
+    labels = texts_of(metadata.get("labels"))
+    owners = mappings_of(metadata.get("ownerReferences"))[:1]
+    own = {
+        **_only(metadata, _METADATA),
+        "labels": _only(labels, (ORIGIN,)),
+        "annotations": _only(texts_of(metadata.get("annotations")), (RECORD,)),
+        "ownerReferences": [_only(each, ("name",)) for each in owners],
+    }
+    asked = {**_only(spec, _SPEC), "podSets": sets}
+    return {"metadata": own, "spec": asked, "status": _trimmed_status(fields.get("status"))}
+
+
+def _trimmed_status(told: object) -> Mapping[str, Any]:
+    """The message of an eviction alone is read, of all that are told."""
+    status, conditions = mapping_of(told), list[Mapping[str, Any]]()
+    for each in conditions_of(status):
+        names = (*_CONDITION, "message") if each.get("type") == _EVICTED else _CONDITION
+        conditions.append(_only(each, names))
+    checks = [_only(each, ("name", "state")) for each in mappings_of(status.get("admissionChecks"))]
+    admission = mapping_of(status.get("admission"))
+    names = ("name", "flavors", "resourceUsage", "count")
+    assigned = [
+        {**_only(each, names), "topologyAssignment": bool(each.get("topologyAssignment"))}
+        for each in mappings_of(admission.get("podSetAssignments"))
     ]
     return {
-        "metadata": {name: told for name, told in metadata.items() if name != "managedFields"},
-        "spec": {**spec, "podSets": sets},
-        "status": {**status, "admissionChecks": checks},
+        **_only(status, ("nominatedClusterNames", "clusterName", "schedulingStats")),
+        "conditions": conditions,
+        "admissionChecks": checks,
+        "admission": {"podSetAssignments": assigned},
     }
+
+
+def _only(told: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: told[name] for name in names if name in told}
 
 
 def _trimmed_set(told: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -125,7 +158,7 @@ def _trimmed_set(told: Mapping[str, Any]) -> Mapping[str, Any]:
     for name in ("containers", "initContainers"):
         if name in pod:
             kept[name] = _trimmed_containers(pod[name])
-    template = {"metadata": {"labels": labels.get("labels")}, "spec": kept}
+    template = {"metadata": {"labels": _only(texts_of(labels.get("labels")), (APP,))}, "spec": kept}
     return {"name": told.get("name"), "count": told.get("count", 1), "template": template}
 
 
@@ -302,13 +335,13 @@ class KueueWorkload:
     @property
     def eviction(self) -> Eviction | None:
         """Return why its quota is being taken, or was taken last; None where it has quota again."""
-        return _eviction(condition_of(self.status, "Evicted"))
+        return _eviction(condition_of(self.status, _EVICTED))
 
     @property
     def last_eviction(self) -> Eviction | None:
         """Return the last eviction, also once it has quota again; None where there was none."""
         for found in conditions_of(self.status):
-            if found.get("type") == "Evicted":
+            if found.get("type") == _EVICTED:
                 return _eviction(found)
         return None
 

@@ -10,6 +10,7 @@ from shared.kubernetes.nodes import (
     cluster_declared,
     in_order,
     is_worker,
+    trimmed_node,
     why_out,
 )
 from tests.unit.shared.kubernetes.objects import TRAITS, node
@@ -60,3 +61,13 @@ def test_a_node_that_takes_no_pods_says_why() -> None:
     assert why_out(node("n1", spec={"unschedulable": True})) == "cordoned in Kubernetes"
     assert why_out(node("n1", status={"conditions": unknown})).endswith("Kubelet stopped posting")
     assert why_out(node("n1", status={"conditions": []})).endswith("nothing is known of it")
+
+
+def test_of_a_node_is_kept_what_is_read() -> None:
+    whole = node("n1", status={"images": [{"names": ["a" * 1000]}] * 50}, metadata={"uid": "u"})
+    kept = trimmed_node({**whole, "metadata": {**whole["metadata"], "managedFields": [{}]}})
+    assert "images" not in kept["status"]
+    assert "managedFields" not in kept["metadata"]
+    assert cluster_declared([kept], TRAITS) == cluster_declared([whole], TRAITS)
+    assert why_out(kept) == why_out(whole) == ""
+    assert trimmed_node({"metadata": 7})["metadata"] == 7

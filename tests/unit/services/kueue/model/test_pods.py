@@ -12,6 +12,7 @@ from services.kueue.model.pods import (
     read_pod,
     removed_pod,
     run_of,
+    trimmed_pod,
     units_by_node,
 )
 from shared.kubernetes.names import GRANT
@@ -77,3 +78,12 @@ def test_the_last_end_counts() -> None:
     assert units_by_node([RunPod("a", "", "n1"), RunPod("b", "", "n1"), RunPod("c", "")]) == {
         "n1": 2
     }
+
+
+def test_of_a_pod_is_kept_what_is_read() -> None:
+    whole = pod(ready="2026-01-01T00:00:05Z")
+    whole["spec"]["containers"] = [{"env": ["x"] * 100}]
+    kept = trimmed_pod(whole)
+    assert "containers" not in kept["spec"]
+    assert (run_of(kept), read_pod(kept)) == (run_of(whole), read_pod(whole))
+    assert read_pod(trimmed_pod({})).uid == "None"
