@@ -127,7 +127,7 @@ def trimmed(fields: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _trimmed_status(told: object) -> Mapping[str, Any]:
-    """The message of an eviction alone is read, of all that are told."""
+    """Of all messages that of an eviction alone is read."""
     status, conditions = mapping_of(told), list[Mapping[str, Any]]()
     for each in conditions_of(status):
         names = (*_CONDITION, "message") if each.get("type") == _EVICTED else _CONDITION
