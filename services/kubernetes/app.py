@@ -6,23 +6,28 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Final
 
-from kubernetes_asyncio import config
-from kubernetes_asyncio.client import ApiClient, Configuration
-
-from coplace_client.errors import CannotStartError
 from coplace_client.ingest import FactSender, IngestClient, Patience
-from services.kubernetes.adapters.api import JOBS, NODES, PODS, RECORDS, ApiServer
-from services.kubernetes.adapters.heartbeat import ClusterHeartbeat
+from services.kubernetes.adapters.api import (
+    JOBS,
+    RECORDS,
+    RECORDS_MISSING,
+    JobServer,
+)
 from services.kubernetes.adapters.meter import KubernetesMeter
-from services.kubernetes.adapters.nodes import NodeReporter
-from services.kubernetes.adapters.placement import PlacementClient
 from services.kubernetes.adapters.pods import PodWatcher
 from services.kubernetes.adapters.reconciler import JobReconciler
 from services.kubernetes.adapters.records import RecordWatcher
-from services.kubernetes.adapters.reflector import ObjectWatcher, reflect
-from services.kubernetes.model.names import GRANT, QUEUE_NAME
-from services.kubernetes.settings import ClusterEntry, KubernetesSettings, clusters_of
+from services.kubernetes.model.names import QUEUE_NAME
+from services.kubernetes.settings import KubernetesSettings, clusters_of
 from shared.clients.decisions import DECISIONS, DecisionFollower, ResourceManager
+from shared.kubernetes.api import NODES, PODS, Trim
+from shared.kubernetes.clusters import ClusterEntry, api_client
+from shared.kubernetes.heartbeat import ClusterHeartbeat
+from shared.kubernetes.names import GRANT
+from shared.kubernetes.node_reporter import NodeReporter
+from shared.kubernetes.nodes import trimmed_node
+from shared.kubernetes.placement import PlacementClient
+from shared.kubernetes.reflector import ObjectWatcher, reflect
 from shared.process.clock import process_clock
 from shared.process.crash import end_process
 from shared.process.life import Process, run_process
@@ -64,7 +69,7 @@ async def _run(
     process: Process,
     own: KubernetesSettings,
     clusters: Sequence[ClusterEntry],
-    apis: Mapping[str, ApiServer],
+    apis: Mapping[str, JobServer],
     meter: KubernetesMeter,
 ) -> None:
     """Declare the clusters, learn what Jobs they have, then do what follows."""
@@ -77,8 +82,9 @@ async def _run(
         tasks.create_task(facts.run())
         process.readiness.wait_for("the nodes of all clusters")
         for each in clusters:
-            reporter = NodeReporter(each.traits(own), facts, placement, now_us, meter.odd)
-            await watched(apis[each.name], NODES, each.node_selector, reporter)
+            traits = each.traits(own.site, own.architecture)
+            reporter = NodeReporter(traits, facts, placement, now_us, meter.odd)
+            await watched(apis[each.name], NODES, each.node_selector, reporter, trim=trimmed_node)
             tasks.create_task(reporter.run())
         process.readiness.wait_for("placement to know all clusters")
         await placement.knows(frozenset(apis))
@@ -89,7 +95,7 @@ async def _run(
         queue = f"{QUEUE_NAME}={own.queue}"
         process.readiness.wait_for("the records of all clusters: do they have the kind JobRecord?")
         for api in apis.values():
-            await watched(api, RECORDS, queue, RecordWatcher(jobs))
+            await watched(api, RECORDS, queue, RecordWatcher(jobs), RECORDS_MISSING)
         process.readiness.wait_for("the Jobs of all clusters")
         for api in apis.values():
             await watched(api, JOBS, queue, jobs)
@@ -108,37 +114,25 @@ async def _run(
 async def _watched(
     tasks: asyncio.TaskGroup,
     meter: KubernetesMeter,
-    api: ApiServer,
+    api: JobServer,
     path: str,
     selector: str,
     watcher: ObjectWatcher,
+    if_missing: str = "",
+    trim: Trim = dict,
 ) -> None:
     """Return when all objects are known; they are followed from then on."""
     listed = asyncio.Event()
-    tasks.create_task(reflect(api, path, selector, watcher, listed.set, meter))
+    tasks.create_task(reflect(api, path, selector, watcher, listed.set, meter, if_missing, trim))
     await listed.wait()
 
 
 @asynccontextmanager
-async def _connected(cluster: ClusterEntry, meter: KubernetesMeter) -> AsyncIterator[ApiServer]:
-    """The API server of a cluster, by its kubeconfig or as the pod that this process is in.
-
-    Raises CannotStartError.
-    """
-    found = Configuration()
-    try:
-        if cluster.kubeconfig is None:
-            config.load_incluster_config(client_configuration=found)  # type: ignore[no-untyped-call]
-        else:
-            await config.load_kube_config(
-                str(cluster.kubeconfig), cluster.context or None, found, persist_config=False
-            )
-    except (config.ConfigException, OSError) as error:
-        advice = "set its kubeconfig and context in the file of clusters"
-        raise CannotStartError(f"cluster {cluster.name}: {error}: {advice}") from error
-    async with ApiClient(found) as client:
+async def _connected(cluster: ClusterEntry, meter: KubernetesMeter) -> AsyncIterator[JobServer]:
+    """The API server of a cluster. Raises CannotStartError."""
+    async with api_client(cluster.name, cluster.kubeconfig, cluster.context) as client:
         meter.begin(cluster.name)
-        yield ApiServer(cluster.name, client, meter.refused)
+        yield JobServer(cluster.name, client, meter.refused)
 
 
 def main() -> None:

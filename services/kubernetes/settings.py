@@ -6,9 +6,9 @@ from pydantic import Field, FilePath
 from pydantic_settings import SettingsConfigDict
 
 from services.kubernetes.model.facts import JobTerms
-from services.kubernetes.model.nodes import NodeTraits
+from shared.kubernetes.clusters import ClusterEntry
 from shared.process.environment import EnvironmentSettings
-from shared.process.node_entries import CLUSTER_NAME, NodesEntry, read_entries
+from shared.process.node_entries import CLUSTER_NAME, read_entries
 
 
 class KubernetesSettings(EnvironmentSettings):
@@ -46,7 +46,7 @@ class KubernetesSettings(EnvironmentSettings):
         """Return what clusters declare and jobs ask for, so that these stay among those."""
         return f"{self.site}/{self.name}"
 
-    def terms(self, clusters: "list[ClusterEntry]") -> JobTerms:
+    def terms(self, clusters: list[ClusterEntry]) -> JobTerms:
         """Return what Jobs do not say."""
         return JobTerms(
             site=self.site,
@@ -57,29 +57,6 @@ class KubernetesSettings(EnvironmentSettings):
             node_models={each.name: each.node_model for each in clusters},
             queue=self.queue,
             most_priority=self.most_priority,
-        )
-
-
-class ClusterEntry(NodesEntry):
-    """One cluster of the file."""
-
-    kubeconfig: Path | None = Field(None, description="Else that of the pod's service account")
-    context: str = Field("", description="Of the kubeconfig; its current one")
-    node_selector: str = Field("", description="Labels of the nodes that Jobs may have; all")
-
-    def traits(self, settings: KubernetesSettings) -> NodeTraits:
-        """Return what Kubernetes does not know of its nodes."""
-        return NodeTraits(
-            cluster=self.name,
-            site=settings.site,
-            node_model=self.node_model,
-            pstates_ghz=self.pstates_ghz,
-            idle_power_w=self.idle_power_w,
-            peak_bandwidth_gbps=self.peak_bandwidth_gbps,
-            architecture=settings.architecture,
-            tdp_w=self.tdp_w,
-            nameplate_power_w=self.nameplate_power_w,
-            processors_tdp_w=self.processors_tdp_w,
         )
 
 

@@ -1,7 +1,7 @@
 """What a file of clusters says of the nodes of one, which their resource manager does not know."""
 
 from pathlib import Path
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from pydantic import ConfigDict, Field, ValidationError
 
@@ -38,24 +38,40 @@ class NodesEntry(PlainModel):
     )
 
 
-class _ClustersFile(PlainModel, Generic[_Entry]):
-    model_config = ConfigDict(extra="forbid")
+class ClustersFile(PlainModel, Generic[_Entry]):
+    """A file of clusters."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
     clusters: list[_Entry] = Field(min_length=1)
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names in it, each of which may be there once."""
+        return [each.name for each in self.clusters]
+
+
+_File = TypeVar("_File", bound=ClustersFile[Any])
 
 
 def read_entries(path: Path, of: type[_Entry]) -> list[_Entry]:
     """Read the clusters that a file names. Raises WrongSettingsError, which says what is wrong
     there."""
-    model: type[_ClustersFile[_Entry]] = _ClustersFile[of]  # type: ignore[valid-type]
+    model: type[ClustersFile[_Entry]] = ClustersFile[of]  # type: ignore[valid-type]
+    return read_clusters_file(path, model).clusters
+
+
+def read_clusters_file(path: Path, model: type[_File]) -> _File:
+    """Read a file of clusters. Raises WrongSettingsError, which says what is wrong there."""
     try:
-        found = model.model_validate(read_yaml(path) or {}).clusters
+        found = model.model_validate(read_yaml(path) or {})
     except (OSError, UnusableError) as error:
         raise WrongSettingsError(f"{path}: {error}") from None
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise WrongSettingsError(f"{path}: {where}: {first['msg']}") from None
-    names = [each.name for each in found]
+    names = found.names
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise WrongSettingsError(f"{path}: clusters: {', '.join(twice)} is listed twice")
     return found

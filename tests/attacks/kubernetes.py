@@ -21,9 +21,7 @@ from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_pb2 import VERDICT_CANCELLED, VERDICT_START, PlacementDecided
 from coplace.v1.placement_service_pb2 import ShowNodesResponse
 
-from services.kubernetes.adapters import nodes, reconciler
-from services.kubernetes.adapters.api import ApiRefusedError
-from services.kubernetes.adapters.nodes import NodeReporter
+from services.kubernetes.adapters import reconciler
 from services.kubernetes.adapters.reconciler import JobReconciler
 from services.kubernetes.model.facts import JobTerms
 from services.kubernetes.model.jobs import JobKey, KubernetesJob
@@ -31,8 +29,6 @@ from services.kubernetes.model.names import (
     CLAIM,
     COPY_OF,
     FINALIZER,
-    GRANT,
-    JOB_ID,
     OUTCOME,
     PROBLEM,
     QUEUE_NAME,
@@ -40,8 +36,12 @@ from services.kubernetes.model.names import (
     STOP,
     WALLTIME_S,
 )
-from services.kubernetes.model.nodes import MixedNodesError, NodeTraits
 from shared.catalogue.contents.check import check_contents
+from shared.kubernetes import node_reporter
+from shared.kubernetes.api import ApiRefusedError
+from shared.kubernetes.names import GRANT, JOB_ID
+from shared.kubernetes.node_reporter import NodeReporter
+from shared.kubernetes.nodes import MixedNodesError, NodeTraits
 from tests.support.kubernetes_api import EPOCH, MemoryApiServer, Object, suspended_job
 
 CLUSTERS: Final = ("alpha", "beta")
@@ -484,7 +484,7 @@ _MOVES: Final[Sequence[Callable[[Course], None]]] = (
 async def play(objects: int, seed: int, a_round: int = 400) -> Course:
     """Mutate so many objects. Raises WrongError."""
     course = Course(seed)
-    reconciler.log, nodes.log = course.watched, course.watched
+    reconciler.log, node_reporter.log = course.watched, course.watched
     reconciler._RETRY_S = reconciler._REFUSED_RETRY_S = 0.0  # type: ignore[misc]
     began_s = time.monotonic()
     while course.mutated < objects:

@@ -23,12 +23,14 @@ from kubernetes_asyncio.client import ApiClient, Configuration
 from lab.benchmarks.kubernetes.cluster import CallError, RealCluster, call
 from lab.benchmarks.kubernetes.kubelets import SimulatedKubelets
 from services.kubernetes.adapters import reconciler
-from services.kubernetes.adapters.api import JOBS, PODS, RECORDS, ApiServer
+from services.kubernetes.adapters.api import JOBS, RECORDS, JobServer
 from services.kubernetes.adapters.pods import PodWatcher
 from services.kubernetes.adapters.reconciler import JobReconciler
 from services.kubernetes.adapters.records import RecordWatcher
-from services.kubernetes.adapters.reflector import ObjectWatcher, reflect
-from services.kubernetes.model.names import FINALIZER, GRANT, QUEUE_NAME
+from services.kubernetes.model.names import FINALIZER, QUEUE_NAME
+from shared.kubernetes.api import PODS
+from shared.kubernetes.names import GRANT
+from shared.kubernetes.reflector import ObjectWatcher, reflect
 from shared.process.clock import process_clock
 from tests.attacks.kubernetes import EDITS, TERMS, Told, Watched, grants
 from tests.attacks.slurm import resident_mib
@@ -50,7 +52,7 @@ _QUEUE: Final = f"{QUEUE_NAME}=coplace"
 class ServerUnderAttack:
     """One cluster, its resource manager in this process, and users who know no better."""
 
-    def __init__(self, cluster: RealCluster, admin: ApiClient, api: ApiServer, seed: int) -> None:
+    def __init__(self, cluster: RealCluster, admin: ApiClient, api: JobServer, seed: int) -> None:
         self._cluster, self._admin, self._api, self._rng = cluster, admin, api, Random(seed)
         self.told, self.watched, self.counts = Told(), Watched(), Counter[str]()
         self.good: list[str] = []
@@ -184,7 +186,7 @@ async def attack(arguments: argparse.Namespace, folder: Path, stack: ExitStack) 
     await config.load_kube_config(kubeconfig, None, found, persist_config=False)
     began_s = time.monotonic()
     async with ApiClient(found) as own, cluster.client() as admin:
-        attacked = ServerUnderAttack(cluster, admin, ApiServer("alpha", own), arguments.seed)
+        attacked = ServerUnderAttack(cluster, admin, JobServer("alpha", own), arguments.seed)
         await attacked.play(arguments.records)
     kinds: Callable[[str], int] = lambda kind: sum(  # noqa: E731
         len(attacked.told.of(job_id, kind)) for job_id in attacked.told.by_job

@@ -111,6 +111,7 @@ def _services() -> Iterator[tuple[str, Sequence[str]]]:
         if service["image"].startswith("localhost/") and service["command"][0] == "python":
             yield service["image"], service["command"]
     yield image_of("kubernetes"), ("python", "-m", "services.kubernetes")
+    yield image_of("kubernetes"), ("python", "-m", "services.kueue")
 
 
 def _require_it_starts(podman: Podman, image: str, command: Sequence[str]) -> None:

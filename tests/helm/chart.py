@@ -17,9 +17,11 @@ from referencing import Registry, Resource
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "helm/coplace"
 EXAMPLES = sorted((ROOT / "helm/examples").glob("*.yaml"))
-FIRST_TRY, OWN_SERVERS, AUTOSCALED, STRIMZI, KUBERNETES_JOBS, SLURM = (
+FIRST_TRY, OWN_SERVERS, AUTOSCALED, STRIMZI, KUBERNETES_JOBS, KUEUE, SLURM = (
     ROOT / f"helm/examples/{name}.yaml"
-    for name in ("first-try", "own-servers", "autoscaled", "strimzi", "kubernetes-jobs", "slurm")
+    for name in (
+        *("first-try", "own-servers", "autoscaled", "strimzi", "kubernetes-jobs", "kueue", "slurm"),
+    )
 )
 # From the oldest that the chart says it runs on to the newest whose schemas are at hand.
 VERSIONS = ["1.28.0", "1.31.0", "1.34.0", "1.37.0"]

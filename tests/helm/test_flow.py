@@ -18,6 +18,7 @@ from shared.process.environment import EnvironmentSettings
 from shared.process.settings import Settings
 from tests.helm.chart import (
     KUBERNETES_JOBS,
+    KUEUE,
     OWN_SERVERS,
     SLURM,
     STRIMZI,
@@ -55,11 +56,20 @@ def prefix(kind: type[BaseSettings]) -> str:
     return str(kind.model_config["env_prefix"])
 
 
+_KUEUE = (
+    "--set",
+    "kueue.enabled=true,kueue.site=north",
+    "--set-json",
+    'kueue.clusters=[{"name":"alpha","node_model":"g","pstates_ghz":[3.1],'
+    '"idle_power_w":110,"peak_bandwidth_gbps":140}]',
+)
+
+
 def everything() -> tuple[Document, ...]:
     archive = "services.archive.enabled=true,services.archive.claim=files"
     archive += ",services.history.enabled=true,services.history.claim=rows"
     archive += ",services.webhooks.enabled=true,services.webhooks.claim=rows"
-    return render(KUBERNETES_JOBS, "--set", f"services.planner.enabled=true,{archive}")
+    return render(KUBERNETES_JOBS, "--set", f"services.planner.enabled=true,{archive}", *_KUEUE)
 
 
 def component(labels: Labels) -> str:
@@ -184,7 +194,7 @@ def test_the_resource_manager_of_a_slurm_reaches_whom_it_asks_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    "values", [KUBERNETES_JOBS, SLURM, OWN_SERVERS, STRIMZI], ids=lambda path: path.stem
+    "values", [KUBERNETES_JOBS, KUEUE, SLURM, OWN_SERVERS, STRIMZI], ids=lambda path: path.stem
 )
 def test_every_variable_is_one_that_is_read(values: Any) -> None:
     every: list[type[BaseSettings]] = [Settings, *services_settings()]

@@ -6,9 +6,9 @@ import jsonschema
 import pytest
 import yaml
 
-from services.kubernetes.model.claims import AfterStop, StopRequest
 from services.kubernetes.model.records import PLURAL, record_body
 from services.kubernetes.settings import clusters_of
+from shared.kubernetes.claims import AfterStop, StopRequest
 from tests.helm.chart import FIRST_TRY, KUBERNETES_JOBS, refusal, render
 from tests.unit.services.kubernetes.objects import LIVE, job, recorded
 

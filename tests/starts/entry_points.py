@@ -23,6 +23,7 @@ ONE_SHOT: Final = frozenset({"lab.emulator", "lab.emulator.sample"})
 # What these wait for where nothing else runs: until then they have come as far as they can.
 WAITING: Final = {
     "services.kubernetes": "waiting for placement",
+    "services.kueue": "waiting for placement",
     "services.slurm": "waiting for Slurm",
 }
 # The entry points that run stages, with the services that these are of.

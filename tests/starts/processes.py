@@ -124,7 +124,7 @@ class Namespaces:
         }
 
     def _of_kubernetes(self) -> Mapping[str, str]:
-        """One cluster without nodes and Jobs."""
+        """One cluster without nodes, Jobs and Workloads."""
         kubeconfig, clusters = self.folder / "kubeconfig.yaml", self.folder / "clusters.yaml"
         of_server = {
             "apiVersion": "v1",
@@ -140,6 +140,8 @@ class Namespaces:
         return {
             "COPLACE_KUBERNETES_SITE": "north",
             "COPLACE_KUBERNETES_CLUSTERS_FILE": str(clusters),
+            "COPLACE_KUEUE_SITE": "north",
+            "COPLACE_KUEUE_CLUSTERS_FILE": str(clusters),
         }
 
     def _of_agent(self, name: str) -> Mapping[str, str]:

@@ -12,13 +12,10 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from services.kubernetes.adapters.api import (
-    ApiConflictError,
-    ApiMissingError,
-    ApiRefusedError,
-)
 from services.kubernetes.model.jobs import JobKey
-from services.kubernetes.model.names import GRANT, JOB_ID, QUEUE_NAME
+from services.kubernetes.model.names import QUEUE_NAME
+from shared.kubernetes.api import ApiConflictError, ApiMissingError, ApiRefusedError
+from shared.kubernetes.names import GRANT, JOB_ID
 
 EPOCH = "2026-01-01T00:00:00Z"
 Object = dict[str, Any]

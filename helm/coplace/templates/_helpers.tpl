@@ -234,6 +234,10 @@ priorityClassName: {{ . }}
 {{- if not $hub.placement }}{{ fail "hub.placement is missing: kubernetes.enabled at role: site asks the hub's placement, host:port" }}{{ end }}
 {{- if ne .Values.kubernetes.site .Values.site }}{{ fail (printf "kubernetes.site is %q and site is %q: an installation is of one site" .Values.kubernetes.site .Values.site) }}{{ end }}
 {{- end }}
+{{- if .Values.kueue.enabled }}
+{{- if not $hub.placement }}{{ fail "hub.placement is missing: kueue.enabled at role: site asks the hub's placement, host:port" }}{{ end }}
+{{- if ne .Values.kueue.site .Values.site }}{{ fail (printf "kueue.site is %q and site is %q: an installation is of one site" .Values.kueue.site .Values.site) }}{{ end }}
+{{- end }}
 {{- if .Values.slurm.enabled }}
 {{- if not $hub.placement }}{{ fail "hub.placement is missing: slurm.enabled at role: site asks the hub's placement, host:port" }}{{ end }}
 {{- if not $hub.watch }}{{ fail "hub.watch is missing: slurm.enabled at role: site hears decisions from the hub's watch, host:port" }}{{ end }}
@@ -242,6 +246,7 @@ priorityClassName: {{ . }}
 {{- else }}
 {{- if or .Values.site $hub.bootstrap $hub.placement $hub.watch }}{{ fail (printf "site and hub are for role: site, and this is role: %s" .Values.role) }}{{ end }}
 {{- if and (eq .Values.role "hub") .Values.kubernetes.enabled }}{{ fail "kubernetes.enabled does not fit role: hub: install it with role: site near its machines, or take role: region" }}{{ end }}
+{{- if and (eq .Values.role "hub") .Values.kueue.enabled }}{{ fail "kueue.enabled does not fit role: hub: install it with role: site near its machines, or take role: region" }}{{ end }}
 {{- if and (eq .Values.role "hub") .Values.slurm.enabled }}{{ fail "slurm.enabled does not fit role: hub: install it with role: site near its machines, or take role: region" }}{{ end }}
 {{- end }}
 {{- end -}}

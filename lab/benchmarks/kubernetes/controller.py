@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from lab.benchmarks.kubernetes.cluster import CallError, RealCluster, call
-from services.kubernetes.adapters.api import JOBS, ApiServer
-from services.kubernetes.adapters.reflector import reflect
+from services.kubernetes.adapters.api import JOBS, JobServer
+from shared.kubernetes.reflector import reflect
 
 _WORKERS: Final = 8
 
@@ -24,7 +24,7 @@ class SimulatedController:
     async def run(self) -> None:
         """Run until cancelled."""
         async with self._cluster.client() as client, asyncio.TaskGroup() as tasks:
-            api = ApiServer(self._cluster.name, client)
+            api = JobServer(self._cluster.name, client)
             tasks.create_task(reflect(api, JOBS, "", self, lambda: None))
             for _ in range(_WORKERS):
                 tasks.create_task(self._work(client))

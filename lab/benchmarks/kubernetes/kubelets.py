@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from lab.benchmarks.kubernetes.cluster import CallError, RealCluster, call
-from services.kubernetes.adapters.api import PODS, ApiServer
-from services.kubernetes.adapters.reflector import reflect
+from shared.kubernetes.api import PODS, ApiServer
+from shared.kubernetes.reflector import reflect
 
 _WORKERS: Final = 8
 

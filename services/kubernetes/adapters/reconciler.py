@@ -14,20 +14,22 @@ from coplace.v1.placement_pb2 import PlacementDecided
 
 from coplace_client.errors import RejectedError, UnusableError
 from coplace_client.ingest import FactRefusedError
-from services.kubernetes.adapters.api import (
-    ApiConflictError,
-    ApiError,
-    ApiMissingError,
-    ApiRefusedError,
-    ApiUnavailableError,
-)
 from services.kubernetes.model.bodies import Body, annotated, update
 from services.kubernetes.model.facts import JobTerms, id_of
-from services.kubernetes.model.jobs import JobKey, JobUid, KubernetesJob, identified
-from services.kubernetes.model.names import COPY_OF, PROBLEM, QUEUE_NAME, RECORD
+from services.kubernetes.model.jobs import (
+    JobKey,
+    JobUid,
+    KubernetesJob,
+    identified,
+)
+from services.kubernetes.model.names import (
+    COPY_OF,
+    PROBLEM,
+    QUEUE_NAME,
+    RECORD,
+)
 from services.kubernetes.model.records import KubernetesRecord
 from services.kubernetes.model.states import QueueState, queue_state
-from services.kubernetes.model.texts import shown
 from services.kubernetes.processor.decisions import obeying
 from services.kubernetes.processor.effects import (
     CreateCopy,
@@ -38,12 +40,23 @@ from services.kubernetes.processor.effects import (
     NotifyUser,
     PatchJob,
     PatchRecord,
-    PublishFact,
     RefuseJob,
 )
 from services.kubernetes.processor.mirror import JobMirror
 from services.kubernetes.processor.reconcile import SeenJob, reconcile, stray
 from shared.domain.times import in_utc
+from shared.kubernetes.api import (
+    ApiConflictError,
+    ApiError,
+    ApiMissingError,
+    ApiRefusedError,
+    ApiUnavailableError,
+)
+from shared.kubernetes.effects import PublishFact
+from shared.kubernetes.events import user_event as event_about
+from shared.kubernetes.facts import FactTaker
+from shared.kubernetes.texts import shown
+from shared.kubernetes.work_list import WorkList
 
 _RETRY_S: Final = 2.0
 _REFUSED_RETRY_S: Final = 60.0
@@ -59,7 +72,7 @@ log = structlog.get_logger(__name__)
 
 
 class JobApi(Protocol):
-    """What of an API server is needed; `ApiServer` has it."""
+    """What of an API server is needed; `JobServer` has it."""
 
     async def get(self, key: JobKey) -> Mapping[str, Any]: ...
     async def patch(self, key: JobKey, body: Body) -> Mapping[str, Any]: ...
@@ -70,12 +83,6 @@ class JobApi(Protocol):
     async def create_record(self, body: Body) -> Mapping[str, Any]: ...
     async def delete_record(self, name: str, uid: str) -> None: ...
     async def tell(self, namespace: str, event: Body) -> None: ...
-
-
-class FactTaker(Protocol):
-    """Who takes facts: ingest."""
-
-    async def tell(self, event: Envelope) -> None: ...
 
 
 class OddCounter(Protocol):
@@ -112,9 +119,7 @@ class JobReconciler:
         self._told: defaultdict[JobUid, set[str]] = defaultdict(set)
         self._refused: dict[JobUid, str] = {}
         self._aside: dict[JobUid, str] = {}
-        self._due: set[JobUid] = set()
-        self._touched: dict[JobUid, None] = {}
-        self._wake = asyncio.Event()
+        self._work = WorkList(self._look_locked)
 
     def replace(self, cluster: str, found: Sequence[Mapping[str, Any]]) -> None:
         """Replace all Jobs of a cluster."""
@@ -186,23 +191,19 @@ class JobReconciler:
 
     def touch(self, uid: JobUid) -> None:
         """Note that something may have to be done about a Job."""
-        self._touched[uid] = None
-        self._wake.set()
+        self._work.touch(uid)
 
     async def work(self) -> None:
         """Do what is to be done about touched Jobs, until cancelled. Several may work at once."""
-        while True:
-            await self._wake.wait()
-            await self.work_off()
+        await self._work.work()
 
     async def work_off(self) -> None:
         """Do what has to be done about Jobs, until nothing is left."""
-        while self._touched:
-            uid = next(iter(self._touched))
-            del self._touched[uid]
-            async with self._lock(uid):
-                await self._look_guarded(uid)
-        self._wake.clear()
+        await self._work.work_off()
+
+    async def _look_locked(self, uid: JobUid) -> None:
+        async with self._lock(uid):
+            await self._look_guarded(uid)
 
     async def obey(self, decisions: Sequence[PlacementDecided]) -> None:
         """Carry out decisions, of a Job in order, of several Jobs at once; returns when what
@@ -256,7 +257,7 @@ class JobReconciler:
                 self._refused.pop(uid, None)
             if await self._carry_out(wanted):
                 return
-        self._later(uid, _RETRY_S)
+        self._work.later(uid, _RETRY_S)
 
     def _lock(self, uid: JobUid) -> asyncio.Lock:
         """What a Job and its copies have in common; it goes when nobody holds it."""
@@ -328,7 +329,7 @@ class JobReconciler:
             return None
         if not self._is_listed(found):
             has_ended = bool(record.outcome) and record.by_hand is None
-            self._later(record.id, self._ended_wait_s(found) if has_ended else _OUTSIDE_S)
+            self._work.later(record.id, self._ended_wait_s(found) if has_ended else _OUTSIDE_S)
         return found
 
     def _ended_wait_s(self, job: KubernetesJob) -> float:
@@ -572,7 +573,7 @@ class JobReconciler:
             await self._look(uid)
         except ApiUnavailableError as error:
             log.warning("tried again", job="/".join(uid), problem=str(error))
-            self._later(uid, _RETRY_S)
+            self._work.later(uid, _RETRY_S)
         except FactRefusedError as error:
             self._set_aside(uid, error)
             await self._say(uid, str(error))
@@ -587,7 +588,7 @@ class JobReconciler:
         if self._aside.get(uid) != str(error):
             log.error("set aside", job="/".join(uid), problem=repr(error), exc_info=not is_expected)
         self._aside[uid] = str(error)
-        self._later(uid, _REFUSED_RETRY_S)
+        self._work.later(uid, _REFUSED_RETRY_S)
 
     async def _say(self, uid: JobUid, why: str) -> None:
         """Report to a Job's user why Coplace does not know of it."""
@@ -597,36 +598,10 @@ class JobReconciler:
         except ApiError as error:
             log.warning("refusal not written to the Job", job="/".join(uid), problem=str(error))
 
-    def _later(self, uid: JobUid, wait_s: float) -> None:
-        """Look at a Job again after some time: once, however often it failed."""
-        if uid not in self._due:
-            self._due.add(uid)
-            asyncio.get_running_loop().call_later(wait_s, self._again, uid)
-
-    def _again(self, uid: JobUid) -> None:
-        self._due.discard(uid)
-        self.touch(uid)
-
 
 def user_event(job: KubernetesJob, effect: NotifyUser, at: str) -> Body:
-    """Return an event as Kubernetes wants it."""
+    """Return an event about a Job as Kubernetes wants it."""
     namespace, name = job.key.namespace, job.key.name
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"generateName": f"{name[:50]}.", "namespace": namespace},
-        "involvedObject": {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
-            "name": name,
-            "namespace": namespace,
-            "uid": job.uid,
-        },
-        "reason": effect.reason,
-        "message": effect.message[:1024],
-        "type": "Warning" if effect.is_warning else "Normal",
-        "source": {"component": "coplace"},
-        "firstTimestamp": at,
-        "lastTimestamp": at,
-        "count": 1,
-    }
+    about = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "namespace": namespace}
+    words = (effect.reason, effect.message, at)
+    return event_about({**about, "uid": job.uid}, *words, is_warning=effect.is_warning)

@@ -8,19 +8,18 @@ from collections.abc import Iterable, Mapping
 from math import ceil
 from typing import Any, Final
 
-from services.kubernetes.model.claims import GrantClaim
-from services.kubernetes.model.jobs import KubernetesJob, mapping_of, whole_of
+from services.kubernetes.model.jobs import KubernetesJob
 from services.kubernetes.model.names import (
     COPY_OF,
     FINALIZER,
-    FREQUENCY_GHZ,
-    GRANT,
-    JOB_ID,
     QUEUE_NAME,
     RECORD,
 )
 from services.kubernetes.model.records import KubernetesRecord
 from shared.domain.hostlist import expand
+from shared.kubernetes.claims import GrantClaim
+from shared.kubernetes.names import FREQUENCY_GHZ, GRANT, JOB_ID
+from shared.kubernetes.objects import mapping_of, whole_of
 
 Body = Mapping[str, Any]
 # What the Job controller adds of its own.

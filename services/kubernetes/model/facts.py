@@ -20,14 +20,20 @@ from coplace_client.bounds import NODES
 from coplace_client.bounds import PRIORITY as PRIORITY_BOUND
 from coplace_client.errors import RejectedError
 from coplace_client.facts import job_fact
-from services.kubernetes.model.claims import GrantClaim, StopRequest
-from services.kubernetes.model.jobs import KubernetesJob, RunEnd, whole_of
-from services.kubernetes.model.names import APP, EXCLUSIVE, PRIORITY, WALLTIME_S
+from services.kubernetes.model.jobs import KubernetesJob, RunEnd
+from services.kubernetes.model.names import (
+    APP,
+    EXCLUSIVE,
+    PRIORITY,
+    WALLTIME_S,
+)
 from services.kubernetes.model.records import KubernetesRecord
-from services.kubernetes.model.texts import shown
-from services.kubernetes.model.units import pod_needs
 from shared.catalogue.contents.check import check_contents
 from shared.domain.job import job_id
+from shared.kubernetes.claims import GrantClaim, StopRequest
+from shared.kubernetes.objects import whole_of
+from shared.kubernetes.texts import shown
+from shared.kubernetes.units import pod_needs
 
 _POD: Final = "spec.template.spec"
 # Where pods go is decided by Coplace, which reads none of these.

@@ -3,10 +3,8 @@
 Users write most of what is in them, so that each field is read as what it may be: one of another
 type counts as missing here, and `facts.py` names what a Job cannot be taken with."""
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from coplace.v1.jobs_pb2 import (
@@ -16,15 +14,19 @@ from coplace.v1.jobs_pb2 import (
     JobOutcome,
 )
 
-from coplace_client.errors import RejectedError
-from services.kubernetes.model.names import COPY_OF, FINALIZER, GRANT
+from services.kubernetes.model.names import COPY_OF, FINALIZER
+from shared.kubernetes.names import GRANT
+from shared.kubernetes.objects import (
+    condition_of,
+    is_number,
+    mapping_of,
+    require_identity,
+    texts_of,
+    time_us,
+    whole_of,
+)
 
 _UID_LENGTH: Final = 8
-_LATEST_US: Final = 4_102_444_800_000_000
-_MOST_DIGITS: Final = 18
-# The API server gives the id, and takes no other names.
-_NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
-_UID: Final = re.compile(r"[0-9A-Za-z](?:[-0-9A-Za-z.]{0,126}[0-9A-Za-z])?")
 
 
 class JobKey(NamedTuple):
@@ -49,40 +51,11 @@ class RunEnd(NamedTuple):
     at_us: int
 
 
-def time_us(text: object) -> int:
-    """Parse a time of the API into microseconds; 0 where there is none."""
-    try:
-        found = round(datetime.fromisoformat(str(text)).timestamp() * 1e6) if text else 0
-    except (ValueError, OverflowError, OSError):
-        return 0
-    return found if 0 < found < _LATEST_US else 0
-
-
-def mapping_of(value: object) -> Mapping[str, Any]:
-    """Return a mapping; an empty one where it is none."""
-    return value if isinstance(value, Mapping) else {}
-
-
-def whole_of(value: object) -> int | None:
-    """Return a whole number; None where it is none."""
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _texts_of(value: object) -> Mapping[str, str]:
-    told = mapping_of(value).items()
-    return {name: text for name, text in told if isinstance(text, str)}
-
-
 def identified(cluster: str, fields: Mapping[str, Any]) -> "KubernetesJob":
     """Return the Job that an API server shows. Raises RejectedError where it has no
     identity."""
     job = KubernetesJob(cluster, mapping_of(fields))
-    for name, form in (("namespace", _NAME), ("name", _NAME), ("uid", _UID)):
-        told = job.metadata.get(name)
-        if not isinstance(told, str) or not form.fullmatch(told):
-            raise RejectedError(f"metadata.{name}", f"must be a name, got {str(told)[:40]!r}")
-    if not job.created_at_us:
-        raise RejectedError("metadata.creationTimestamp", "must be a time")
+    require_identity(job.metadata)
     return job
 
 
@@ -147,12 +120,12 @@ class KubernetesJob:
     @property
     def labels(self) -> Mapping[str, str]:
         """Return the labels of the Job."""
-        return _texts_of(self.metadata.get("labels"))
+        return texts_of(self.metadata.get("labels"))
 
     @property
     def annotations(self) -> Mapping[str, str]:
         """Return the annotations of the Job."""
-        return _texts_of(self.metadata.get("annotations"))
+        return texts_of(self.metadata.get("annotations"))
 
     @property
     def finalizers(self) -> Sequence[str]:
@@ -197,10 +170,9 @@ class KubernetesJob:
     @property
     def granted(self) -> int:
         """Return the grant that its pods name; 0 where they name none."""
-        labels = _texts_of(mapping_of(self.template.get("metadata")).get("labels"))
+        labels = texts_of(mapping_of(self.template.get("metadata")).get("labels"))
         told = labels.get(GRANT, "")
-        is_number = told.isascii() and told.isdecimal() and len(told) <= _MOST_DIGITS
-        return int(told) if is_number else 0
+        return int(told) if is_number(told) else 0
 
     @property
     def is_suspended(self) -> bool:
@@ -243,15 +215,4 @@ class KubernetesJob:
         return None
 
     def _condition(self, kind: str) -> Mapping[str, Any] | None:
-        for found in conditions_of(self.status):
-            if found.get("type") == kind and found.get("status") == "True":
-                return found
-        return None
-
-
-def conditions_of(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the conditions of a status."""
-    told = status.get("conditions")
-    for each in told if isinstance(told, list) else ():
-        if isinstance(each, Mapping):
-            yield each
+        return condition_of(self.status, kind)

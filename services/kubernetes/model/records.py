@@ -13,10 +13,11 @@ from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 
 from coplace_client.checks import require_text
 from coplace_client.errors import RejectedError
-from services.kubernetes.model.claims import GrantClaim, StopRequest
-from services.kubernetes.model.jobs import JobKey, JobUid, KubernetesJob, mapping_of
+from services.kubernetes.model.jobs import JobKey, JobUid, KubernetesJob
 from services.kubernetes.model.names import QUEUE_NAME
-from services.kubernetes.model.texts import shown
+from shared.kubernetes.claims import GrantClaim, StopRequest
+from shared.kubernetes.objects import mapping_of
+from shared.kubernetes.texts import shown
 
 API_VERSION: Final = "coplace.io/v1"
 KIND: Final = "JobRecord"

@@ -17,12 +17,13 @@ from coplace.v1.placement_pb2 import (
 from coplace_client.errors import RejectedError
 from coplace_client.facts import action_refused, decline_event
 from services.kubernetes.model import records
-from services.kubernetes.model.claims import AfterStop, GrantClaim, StopRequest
 from services.kubernetes.model.facts import require_unchanged
 from services.kubernetes.model.jobs import KubernetesJob
 from services.kubernetes.model.records import KubernetesRecord
-from services.kubernetes.model.texts import shown
-from services.kubernetes.processor.effects import JobEffect, NotifyUser, PatchRecord, PublishFact
+from services.kubernetes.processor.effects import JobEffect, NotifyUser, PatchRecord
+from shared.kubernetes.claims import AfterStop, GrantClaim, StopRequest
+from shared.kubernetes.effects import PublishFact
+from shared.kubernetes.texts import shown
 
 _GONE = "the Job is not there any more"
 _ENDED = "the Job has ended"

@@ -3,21 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from coplace.v1.ingest_service_pb2 import Envelope
-
 from services.kubernetes.model.bodies import Body
 from services.kubernetes.model.jobs import JobKey, JobUid, KubernetesJob
 from services.kubernetes.model.records import KubernetesRecord
-
-
-@dataclass(frozen=True, slots=True)
-class PublishFact:
-    """Hand a fact to ingest. What follows waits until it is acknowledged."""
-
-    event: Envelope
-
-    def __str__(self) -> str:
-        return f"published {self.event.WhichOneof('payload')}"
+from shared.kubernetes.effects import PublishFact
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,20 +3,14 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from services.kubernetes.model.jobs import (
-    JobKey,
-    JobUid,
-    KubernetesJob,
-    conditions_of,
-    mapping_of,
-)
-from services.kubernetes.model.names import GRANT
+from services.kubernetes.model.jobs import JobKey, JobUid, KubernetesJob
 from services.kubernetes.model.records import KubernetesRecord
-from services.kubernetes.model.texts import shown
 from services.kubernetes.processor.reconcile import PodDisruption
+from shared.kubernetes.names import GRANT
+from shared.kubernetes.objects import condition_of, is_number, is_older, mapping_of
+from shared.kubernetes.texts import shown
 
 _JOB_NAME: Final = "batch.kubernetes.io/job-name"
-_MOST_DIGITS: Final = 18
 # With these the node was lost, and not only the pod.
 _NODE_LOST: Final = ("DeletionByTaintManager", "DeletionByPodGC")
 
@@ -66,7 +60,7 @@ class JobMirror:
     def put(self, job: KubernetesJob) -> None:
         """Note a Job that was seen; what was seen of it later stays."""
         before = self._jobs.get(job.id)
-        if before is not None and _is_older(job.resource_version, before.resource_version):
+        if before is not None and is_older(job.resource_version, before.resource_version):
             return
         self._jobs[job.id] = job
         self._of_keys[job.key] = job.id
@@ -86,7 +80,7 @@ class JobMirror:
         """Note a record that was seen; what was seen of it later stays."""
         before = self._records.get(record.id)
         if before is not None:
-            if _is_older(record.version, before.version):
+            if is_older(record.version, before.version):
                 return
             self._of_runs.pop(before.run_key, None)
         self._records[record.id] = record
@@ -130,7 +124,7 @@ class JobMirror:
         metadata = mapping_of(mapping_of(pod).get("metadata"))
         labels, condition = mapping_of(metadata.get("labels")), _disruption(pod)
         grant = str(labels.get(GRANT, ""))
-        if condition is None or not _is_number(grant):
+        if condition is None or not is_number(grant):
             return None
         key = JobKey(cluster, str(metadata.get("namespace")), str(labels.get(_JOB_NAME)))
         if key not in self._of_keys:
@@ -149,17 +143,4 @@ class JobMirror:
 
 
 def _disruption(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    for found in conditions_of(mapping_of(mapping_of(pod).get("status"))):
-        if found.get("type") == "DisruptionTarget" and found.get("status") == "True":
-            return found
-    return None
-
-
-def _is_older(version: str, than: str) -> bool:
-    """Versions are numbers that grow with each write, of the API server's own (etcd's revision)."""
-    both = (version, than)
-    return all(map(_is_number, both)) and int(version) < int(than)
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS
+    return condition_of(mapping_of(mapping_of(pod).get("status")), "DisruptionTarget")

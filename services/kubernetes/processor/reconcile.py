@@ -12,7 +12,6 @@ from coplace.v1.jobs_pb2 import JobOutcome
 from coplace_client.errors import RejectedError
 from coplace_client.facts import decline_event
 from services.kubernetes.model import bodies, records
-from services.kubernetes.model.claims import AfterStop, StopRequest
 from services.kubernetes.model.facts import (
     JobTerms,
     cancelled_end,
@@ -28,7 +27,6 @@ from services.kubernetes.model.facts import (
 from services.kubernetes.model.jobs import KubernetesJob, RunEnd
 from services.kubernetes.model.names import (
     CLAIM,
-    JOB_ID,
     OUTCOME,
     PROBLEM,
     QUEUE_NAME,
@@ -36,7 +34,6 @@ from services.kubernetes.model.names import (
     WALLTIME_S,
 )
 from services.kubernetes.model.records import KubernetesRecord, record_body
-from services.kubernetes.model.texts import shown
 from services.kubernetes.processor.effects import (
     CreateCopy,
     CreateRecord,
@@ -46,10 +43,13 @@ from services.kubernetes.processor.effects import (
     NotifyUser,
     PatchJob,
     PatchRecord,
-    PublishFact,
     RefuseJob,
 )
 from shared.domain.hostlist import expand
+from shared.kubernetes.claims import AfterStop, StopRequest
+from shared.kubernetes.effects import PublishFact
+from shared.kubernetes.names import JOB_ID
+from shared.kubernetes.texts import shown
 
 _OUTCOMES = {
     JobOutcome.JOB_OUTCOME_COMPLETED: "completed",

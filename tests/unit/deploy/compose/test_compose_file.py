@@ -28,6 +28,7 @@ from services.history.settings import HistorySettings
 from services.ingest.meter import IngestMeter
 from services.ingest.settings import IngestSettings
 from services.kubernetes.adapters.meter import KubernetesMeter
+from services.kueue.adapters.meter import KueueMeter
 from services.placement.meter import watch
 from services.placement.service import Duty
 from services.placement.settings import PlacementSettings
@@ -208,6 +209,7 @@ def exported_metrics() -> str:
     drifts.register(telemetry.meter)
     kubernetes = KubernetesMeter(telemetry.meter)
     kubernetes.begin("any")
+    KueueMeter(telemetry.meter).begin("any")
     slurm = SlurmMeter(telemetry.meter)
     slurm.called("squeue", has_answered=False)
     slurm.watch(dict, lambda: 0, lambda: 0)

@@ -2,15 +2,13 @@
 
 from typing import Any
 
-from services.kubernetes.model.claims import GrantClaim
 from services.kubernetes.model.facts import JobTerms, submission_of
 from services.kubernetes.model.jobs import JobUid, KubernetesJob
-from services.kubernetes.model.nodes import NodeTraits
 from services.kubernetes.model.records import KubernetesRecord
+from shared.kubernetes.claims import GrantClaim
 from tests.support.kubernetes_api import EPOCH, Object, merged, suspended_job
+from tests.unit.shared.kubernetes.objects import NOW_US
 
-NOW_US = 1_767_300_000_000_000
-TRAITS = NodeTraits("alpha", "north", "gold-6254", (1.2, 3.1), 110, 140, "north/kubernetes")
 CREATED_US = 1_767_225_600_000_000
 JOB_ID = "north/alpha/physics/lu/00000001/1767225600"
 TERMS = JobTerms(
@@ -57,20 +55,6 @@ def recorded(claim: GrantClaim | None = None, outcome: str = "", **spec: Any) ->
         claim=claim or GrantClaim(),
         outcome=outcome,
     )
-
-
-def node(name: str, cpu: str = "36", **more: Any) -> Object:
-    """A node that is ready."""
-    fields = {
-        "metadata": {"name": name, "creationTimestamp": EPOCH},
-        "spec": {},
-        "status": {
-            "allocatable": {"cpu": cpu, "memory": "192Gi", "pods": "110"},
-            "conditions": [{"type": "Ready", "status": "True"}],
-        },
-    }
-    found: Object = merged(fields, more)
-    return found
 
 
 def ended_pod(job_name: str, labels: Object, reason: str = "PreemptionByScheduler") -> Object:

@@ -28,12 +28,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.kubernetes.adapters import reconciler
-from services.kubernetes.adapters.api import ApiUnavailableError
 from services.kubernetes.adapters.reconciler import JobReconciler
 from services.kubernetes.model.jobs import JobKey
-from services.kubernetes.model.names import FINALIZER, GRANT, JOB_ID
+from services.kubernetes.model.names import FINALIZER
+from shared.kubernetes.api import ApiUnavailableError
+from shared.kubernetes.names import GRANT, JOB_ID
 from tests.support.kubernetes_api import MemoryApiServer, suspended_job
-from tests.unit.services.kubernetes.objects import NOW_US, TERMS, ended_pod
+from tests.unit.services.kubernetes.objects import TERMS, ended_pod
+from tests.unit.shared.kubernetes.objects import NOW_US
 
 CLUSTERS = ("alpha", "beta")
 

@@ -24,11 +24,13 @@ def test_clusters_are_read_from_their_file(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("COPLACE_KUBERNETES_CLUSTERS_FILE", str(path))
     settings = KubernetesSettings()
     [alpha] = clusters_of(path)
-    assert alpha.traits(settings).architecture == "north/kubernetes"
+    assert alpha.traits("north", settings.architecture).architecture == "north/kubernetes"
     rated = written(tmp_path, ALPHA.replace("}", ", nameplate_power_w: 700}"))
-    assert clusters_of(rated)[0].traits(settings).nameplate_power_w == 700
+    assert clusters_of(rated)[0].traits("north", settings.architecture).nameplate_power_w == 700
     of_processors = written(tmp_path, ALPHA.replace("}", ", processors_tdp_w: 400}"))
-    assert clusters_of(of_processors)[0].traits(settings).processors_tdp_w == 400
+    assert (
+        clusters_of(of_processors)[0].traits("north", settings.architecture).processors_tdp_w == 400
+    )
     assert settings.terms([alpha]).node_models == {"alpha": "g"}
 
 

@@ -13,8 +13,7 @@ from coplace.v1.placement_pb2 import (
     PlacementDecided,
 )
 
-from services.kubernetes.adapters import nodes, reconciler
-from services.kubernetes.adapters.api import ApiRefusedError, ApiUnavailableError
+from services.kubernetes.adapters import reconciler
 from services.kubernetes.adapters.reconciler import JobReconciler
 from services.kubernetes.model.jobs import JobKey
 from services.kubernetes.model.names import (
@@ -27,9 +26,12 @@ from services.kubernetes.model.names import (
     STOP,
 )
 from services.kubernetes.model.states import QueueState
+from shared.kubernetes import node_reporter
+from shared.kubernetes.api import ApiRefusedError, ApiUnavailableError
 from tests.attacks.kubernetes import VALUES, Watched, play
 from tests.support.kubernetes_api import MemoryApiServer, Object, suspended_job
-from tests.unit.services.kubernetes.objects import CREATED_US, NOW_US, TERMS
+from tests.unit.services.kubernetes.objects import CREATED_US, TERMS
+from tests.unit.shared.kubernetes.objects import NOW_US
 
 LU = "north/alpha/physics/lu/00000001/1767225600"
 FORGED = {
@@ -116,7 +118,7 @@ def as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fuzzer tries again at once, and reads the log."""
     for name in ("log", "_RETRY_S", "_REFUSED_RETRY_S"):
         monkeypatch.setattr(reconciler, name, getattr(reconciler, name))
-    monkeypatch.setattr(nodes, "log", nodes.log)
+    monkeypatch.setattr(node_reporter, "log", node_reporter.log)
 
 
 @pytest.mark.parametrize("name", list(FORGED))

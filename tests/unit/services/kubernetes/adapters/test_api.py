@@ -1,183 +1,38 @@
-"""An API server is asked over HTTP: pages, watches, and what its answers mean."""
+"""Jobs and records have their paths."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import AsyncMock, Mock
 
-import orjson
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestServer
-from kubernetes_asyncio.client import ApiClient, Configuration
-from structlog.testing import capture_logs
 
-from services.kubernetes.adapters import reflector
-from services.kubernetes.adapters.api import (
-    JOBS,
-    RECORDS,
-    ApiConflictError,
-    ApiMissingError,
-    ApiRefusedError,
-    ApiServer,
-    ApiUnavailableError,
-    WatchExpiredError,
-)
-from services.kubernetes.adapters.records import RecordWatcher
-from services.kubernetes.adapters.reflector import WatchMeter, reflect
+from services.kubernetes.adapters.api import JobServer
 from services.kubernetes.model.jobs import JobKey
 
 KEY = JobKey("alpha", "physics", "lu")
-
-
-class PlayedServer:
-    """Gives the set answers, and notes what it was asked."""
-
-    def __init__(self) -> None:
-        self.answers: list[tuple[int, list[Mapping[str, Any]]]] = []
-        self.asked: list[tuple[str, str, dict[str, str], Any]] = []
-        self.refused: list[str] = []
-
-    async def answer(self, request: web.Request) -> web.Response:
-        body = await request.read()
-        query = dict(request.query)
-        self.asked.append((request.method, request.path, query, orjson.loads(body or b"null")))
-        if not self.answers:
-            await asyncio.sleep(60)
-        status, lines = self.answers.pop(0)
-        return web.Response(status=status, body=b"\n".join(map(orjson.dumps, lines)) + b"\n")
-
-
-@pytest.fixture
-async def played() -> AsyncIterator[tuple[PlayedServer, ApiServer]]:
-    """A server and who asks it."""
-    server, app = PlayedServer(), web.Application()
-    app.router.add_route("*", "/{path:.*}", server.answer)
-    async with TestServer(app) as http:
-        configuration = Configuration(host=str(http.make_url("")).rstrip("/"))
-        configuration.api_key = {"BearerToken": "Bearer token"}
-        async with ApiClient(configuration) as client:
-            yield server, ApiServer("alpha", client, server.refused.append)
-
-
-def named(name: str, version: str) -> dict[str, Any]:
-    return {"metadata": {"name": name, "resourceVersion": version}}
-
-
-async def test_a_list_has_all_pages_and_the_version_of_the_last(
-    played: tuple[PlayedServer, ApiServer],
-) -> None:
-    server, api = played
-    first = {"items": [named("a", "1")], "metadata": {"resourceVersion": "9", "continue": "more"}}
-    last = {"items": [named("b", "2")], "metadata": {"resourceVersion": "9"}}
-    server.answers = [(200, [first]), (200, [last])]
-    items, version = await api.list(JOBS, "x=y")
-    assert [each["metadata"]["name"] for each in items] == ["a", "b"]
-    assert version == "9"
-    assert server.asked[1][2]["continue"] == "more"
-    assert server.asked[1][2]["labelSelector"] == "x=y"
+JOBS = "/apis/batch/v1/namespaces/physics/jobs"
+RECORDS = "/apis/coplace.io/v1/jobrecords"
 
 
 @pytest.mark.parametrize(
-    ("status", "error"),
+    ("method", "given", "asked"),
     [
-        *((404, ApiMissingError), (409, ApiConflictError), (422, ApiRefusedError)),
-        *((403, ApiRefusedError), (429, ApiUnavailableError), (500, ApiUnavailableError)),
-        *((401, ApiUnavailableError), (410, WatchExpiredError)),
+        ("get", (KEY,), ("GET", f"{JOBS}/lu")),
+        ("patch", (KEY, {}), ("PATCH", f"{JOBS}/lu")),
+        ("create", (KEY, {}), ("POST", JOBS)),
+        ("delete", (KEY, "7"), ("DELETE", f"{JOBS}/lu")),
+        ("get_record", ("a b",), ("GET", f"{RECORDS}/a%20b")),
+        ("patch_record", ("ab", {}), ("PATCH", f"{RECORDS}/ab")),
+        ("create_record", ({},), ("POST", RECORDS)),
+        ("delete_record", ("ab", "7"), ("DELETE", f"{RECORDS}/ab")),
     ],
 )
-async def test_an_answer_says_whether_to_try_again(
-    played: tuple[PlayedServer, ApiServer], status: int, error: type[Exception]
+def test_each_object_is_asked_for_at_its_path(
+    method: str, given: tuple[Any, ...], asked: tuple[str, str]
 ) -> None:
-    server, api = played
-    server.answers = [(status, [{"message": "because"}])]
-    with pytest.raises(error, match="because"):
-        await api.patch(KEY, {"metadata": {}})
-    assert server.refused == (["alpha"] if error is ApiRefusedError else [])
-    assert server.asked[0][:2] == ("PATCH", "/apis/batch/v1/namespaces/physics/jobs/lu")
-
-
-async def test_a_server_that_is_removed_is_tried_again() -> None:
-    async with ApiClient(Configuration(host="http://127.0.0.1:1")) as client:
-        with pytest.raises(ApiUnavailableError, match=r"^alpha: "):
-            await ApiServer("alpha", client).get(KEY)
-
-
-class Notes:
-    """What a watcher got."""
-
-    def __init__(self) -> None:
-        self.told: list[tuple[str, list[str]]] = []
-        self.enough = asyncio.Event()
-
-    def replace(self, cluster: str, found: list[Mapping[str, Any]]) -> None:
-        self.told.append(("all", [each["metadata"]["name"] for each in found]))
-
-    def changed(self, cluster: str, found: Mapping[str, Any]) -> None:
-        self.told.append(("changed", [found["metadata"]["name"]]))
-
-    def deleted(self, cluster: str, found: Mapping[str, Any]) -> None:
-        self.told.append(("deleted", [found["metadata"]["name"]]))
-        self.enough.set()
-
-
-class Counted(WatchMeter):
-    """How often an API server was heard, and how often there was a gap."""
-
-    def __init__(self) -> None:
-        self.heard_of, self.gaps = 0, 0
-
-    def heard(self, cluster: str, path: str) -> None:
-        self.heard_of += 1
-
-    def listed_anew(self, cluster: str, path: str) -> None:
-        self.gaps += 1
-
-
-async def test_a_watch_goes_on_after_a_cut_and_lists_anew_after_a_gap(
-    played: tuple[PlayedServer, ApiServer],
-) -> None:
-    server, api = played
-    page = {"items": [named("a", "1")], "metadata": {"resourceVersion": "5"}}
-    bookmark = {"type": "BOOKMARK", "object": named("", "8")}
-    gone = {"type": "ERROR", "object": {"code": 410, "message": "too old"}}
-    again = {"items": [named("b", "9")], "metadata": {"resourceVersion": "10"}}
-    server.answers = [
-        (200, [page]),
-        (200, [{"type": "ADDED", "object": named("b", "7")}, bookmark]),
-        (200, [gone]),
-        (200, [again]),
-        (200, [{"type": "DELETED", "object": named("b", "11")}]),
-    ]
-    notes, listed, counted = Notes(), asyncio.Event(), Counted()
-    following = asyncio.create_task(reflect(api, JOBS, "", notes, listed.set, counted))  # type: ignore[arg-type]
-    await asyncio.wait_for(notes.enough.wait(), 10)
-    following.cancel()
-    assert notes.told == [
-        ("all", ["a"]),
-        ("changed", ["b"]),
-        ("all", ["b"]),
-        ("deleted", ["b"]),
-    ]
-    assert (counted.heard_of, counted.gaps) == (5, 1)
-    versions = [query.get("resourceVersion") for _, _, query, _ in server.asked]
-    assert versions[:5] == [None, "5", "8", None, "10"]
-
-
-async def test_a_kind_that_is_not_installed_is_named_and_waited_for(
-    played: tuple[PlayedServer, ApiServer], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reflector, "_RETRY_S", 0)
-    server, api = played
-    empty = {"items": [], "metadata": {"resourceVersion": "9"}}
-    server.answers = [(404, [{"message": "no such resource"}]), (200, [empty])]
-    listed = asyncio.Event()
-    with capture_logs() as logs:
-        following = asyncio.create_task(
-            reflect(api, RECORDS, "", RecordWatcher(Mock()), listed.set)
-        )
-        await asyncio.wait_for(listed.wait(), 5)
-    following.cancel()
-    [named] = [each for each in logs if each["log_level"] == "error"]
-    assert "jobrecords" in named["path"]
-    assert "jobrecords.yaml" in named["advice"]
+    answer = Mock(status=200, read=AsyncMock(return_value=b"{}"))
+    answer.__aenter__, answer.__aexit__ = AsyncMock(), AsyncMock(return_value=None)
+    client = Mock(call_api=AsyncMock(return_value=answer))
+    asyncio.run(getattr(JobServer("alpha", client), method)(*given))
+    path, verb = client.call_api.call_args.args
+    assert (verb, path) == asked

@@ -3,10 +3,11 @@
 import pytest
 from prometheus_client import generate_latest
 
-from services.kubernetes.adapters.api import JOBS, PODS
+from services.kubernetes.adapters.api import JOBS
 from services.kubernetes.adapters.meter import KubernetesMeter
 from services.kubernetes.model.records import KubernetesRecord
 from services.kubernetes.model.states import QueueState, queue_state
+from shared.kubernetes.api import PODS
 from shared.process.settings import Settings
 from shared.process.telemetry import Telemetry
 from tests.unit.services.kubernetes.objects import LIVE, recorded

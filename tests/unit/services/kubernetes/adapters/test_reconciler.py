@@ -9,10 +9,12 @@ from coplace.v1.placement_pb2 import VERDICT_START, VERDICT_WITHDRAWN, Placement
 from coplace_client.ingest import FactRefusedError
 from services.kubernetes.adapters.reconciler import JobReconciler
 from services.kubernetes.model.jobs import JobKey
-from services.kubernetes.model.names import JOB_ID, OUTCOME, PROBLEM
+from services.kubernetes.model.names import OUTCOME, PROBLEM
+from shared.kubernetes.names import JOB_ID
 from tests.support.kubernetes_api import MemoryApiServer, Object, suspended_job
 from tests.unit.services.kubernetes.objects import JOB_ID as LU
-from tests.unit.services.kubernetes.objects import NOW_US, TERMS, ended_pod
+from tests.unit.services.kubernetes.objects import TERMS, ended_pod
+from tests.unit.shared.kubernetes.objects import NOW_US
 
 
 class Told:

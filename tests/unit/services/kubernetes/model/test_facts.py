@@ -18,18 +18,16 @@ from services.kubernetes.model.facts import (
     submission_of,
 )
 from services.kubernetes.model.jobs import KubernetesJob, RunEnd
-from services.kubernetes.model.names import APP, EXCLUSIVE, PRIORITY, WALLTIME_S
+from services.kubernetes.model.names import (
+    APP,
+    EXCLUSIVE,
+    PRIORITY,
+    WALLTIME_S,
+)
 from shared.catalogue.contents.check import check_contents
 from tests.support.kubernetes_api import merged
-from tests.unit.services.kubernetes.objects import (
-    CREATED_US,
-    JOB_ID,
-    LIVE,
-    NOW_US,
-    TERMS,
-    job,
-    recorded,
-)
+from tests.unit.services.kubernetes.objects import CREATED_US, JOB_ID, LIVE, TERMS, job, recorded
+from tests.unit.shared.kubernetes.objects import NOW_US
 
 CLAIM_OF_TWO = replace(LIVE, cluster="beta", walltime_s=61, nodes=("n[1-2]",), node_units=(3, 1))
 

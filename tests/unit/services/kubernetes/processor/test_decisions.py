@@ -17,14 +17,15 @@ from coplace.v1.placement_pb2 import (
     PlacementDecided,
 )
 
-from services.kubernetes.model.claims import GrantClaim
 from services.kubernetes.model.jobs import KubernetesJob
 from services.kubernetes.model.names import FINALIZER
 from services.kubernetes.model.records import KubernetesRecord
 from services.kubernetes.processor.decisions import obeying
 from services.kubernetes.processor.effects import JobEffect, PatchRecord
+from shared.kubernetes.claims import GrantClaim
 from tests.support.kubernetes_api import EPOCH, merged
-from tests.unit.services.kubernetes.objects import JOB_ID, LIVE, NOW_US, job, recorded
+from tests.unit.services.kubernetes.objects import JOB_ID, LIVE, job, recorded
+from tests.unit.shared.kubernetes.objects import NOW_US
 
 
 def taken(patch: dict[str, Any] | None = None) -> KubernetesJob:

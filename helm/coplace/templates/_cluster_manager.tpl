@@ -1,0 +1,118 @@
+{{/* A resource manager of Kubernetes clusters: `root`, `component`, `values`, the `rules` of its role, the
+`file` of its clusters, and other `settings` by their names. */}}
+{{- define "coplace.clusterManager" -}}
+{{- $root := .root }}
+{{- $component := .component }}
+{{- $values := .values }}
+{{- $rules := .rules }}
+{{- $file := .file }}
+{{- $settings := .settings }}
+{{- $prefix := printf "COPLACE_%s" (upper $component) }}
+{{- $of := dict "root" $root "component" $component }}
+{{- $name := printf "%s-%s" (include "coplace.name" $root) $component }}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ $name }}
+  labels: {{- include "coplace.labels" $of | nindent 4 }}
+automountServiceAccountToken: false
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: {{ $root.Release.Namespace }}-{{ $name }}
+  labels: {{- include "coplace.labels" $of | nindent 4 }}
+rules:
+  {{- toYaml $rules | nindent 2 }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: {{ $root.Release.Namespace }}-{{ $name }}
+  labels: {{- include "coplace.labels" $of | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: {{ $root.Release.Namespace }}-{{ $name }}
+subjects:
+  - {kind: ServiceAccount, name: {{ $name }}, namespace: {{ $root.Release.Namespace }}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ $name }}
+  labels: {{- include "coplace.labels" $of | nindent 4 }}
+data:
+  clusters.yaml: |
+    {{- $file | toYaml | nindent 4 }}
+---
+# One process: Kubernetes starts another of its name only when it has ended.
+apiVersion: apps/v1
+kind: StatefulSet
+metadata:
+  name: {{ $name }}
+  labels: {{- include "coplace.labels" $of | nindent 4 }}
+spec:
+  replicas: 1
+  serviceName: {{ $name }}
+  selector:
+    matchLabels: {{- include "coplace.selector" $of | nindent 6 }}
+  template:
+    metadata:
+      labels: {{- include "coplace.labels" $of | nindent 8 }}
+      annotations:
+        checksum/clusters: {{ toYaml $file | sha256sum }}
+    spec:
+      serviceAccountName: {{ $name }}
+      automountServiceAccountToken: true
+      enableServiceLinks: false
+      terminationGracePeriodSeconds: 30
+      securityContext: {{- include "coplace.podSecurity" 10001 | nindent 8 }}
+      {{- include "coplace.scheduling" $root | nindent 6 }}
+      containers:
+        - name: {{ $component }}
+          image: {{ include "coplace.image" (dict "root" $root "extra" "kubernetes") }}
+          imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+          command: [python, -m, services.{{ $component }}]
+          securityContext: {{- include "coplace.containerSecurity" $root | nindent 12 }}
+          env:
+            {{- include "coplace.env" (dict "root" $root "principal" $component "redis" false) | nindent 12 }}
+            - {name: COPLACE_HTTP_HOST, value: "0.0.0.0"}
+            - {name: COPLACE_HTTP_PORT, value: "8080"}
+            {{- include "coplace.grpcTls" $root | nindent 12 }}
+            - {name: {{ $prefix }}_SITE, value: {{ $values.site | quote }}}
+            {{- range $variable, $value := $settings }}
+            - {name: {{ $prefix }}_{{ $variable }}, value: {{ $value | quote }}}
+            {{- end }}
+            - {name: {{ $prefix }}_CLUSTERS_FILE, value: /etc/coplace/clusters/clusters.yaml}
+            - {name: {{ $prefix }}_INGEST_ADDRESS, value: "{{ include "coplace.name" $root }}-ingest:50051"}
+            - {name: {{ $prefix }}_PLACEMENT_ADDRESS, value: {{ ternary $root.Values.hub.placement (printf "%s-placement:50053" (include "coplace.name" $root)) (eq $root.Values.role "site") | quote }}}
+            {{- range $variable, $value := $values.env }}
+            - {name: {{ $variable }}, value: {{ $value | quote }}}
+            {{- end }}
+          ports:
+            - {name: metrics, containerPort: 8080}
+          {{- include "coplace.managerProbes" $root | nindent 10 }}
+          resources: {{- toYaml $values.resources | nindent 12 }}
+          volumeMounts:
+            {{- include "coplace.mounts" $root | nindent 12 }}
+            - {name: clusters, mountPath: /etc/coplace/clusters, readOnly: true}
+            {{- if $values.kubeconfigSecret }}
+            - {name: kubeconfig, mountPath: /etc/coplace/kubeconfig, readOnly: true}
+            {{- end }}
+      volumes:
+        {{- include "coplace.volumes" $root | nindent 8 }}
+        - {name: clusters, configMap: {name: {{ $name }}}}
+        {{- with $values.kubeconfigSecret }}
+        - {name: kubeconfig, secret: {secretName: {{ . }}, defaultMode: 0440}}
+        {{- end }}
+---
+{{ include "coplace.managerService" $of }}
+{{- if $root.Values.networkPolicy.enabled }}
+{{- $apiServers := dict "ports" (list (dict "port" 443 "protocol" "TCP") (dict "port" 6443 "protocol" "TCP")) }}
+{{- with $values.apiServers }}{{ $_ := set $apiServers "to" . }}{{ end }}
+---
+# API servers, of other clusters too: where they are, `{{ $component }}.apiServers` says.
+{{ include "coplace.managerPolicies" (merge (dict "egress" $apiServers "asked" (list "ingest" "placement")) $of) }}
+{{- end }}
+{{- end -}}

@@ -1,0 +1,1 @@
+"""Kueue's Workloads under Coplace: an AdmissionCheck, and the dispatcher of MultiKueue."""

@@ -1,0 +1,1 @@
+"""API servers, ingest, placement and the decisions on Kafka."""

@@ -1,0 +1,1 @@
+"""Workloads, pods and what is written of them: pure."""

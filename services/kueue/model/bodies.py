@@ -1,0 +1,157 @@
+"""What is written to Workloads and AdmissionChecks: what Coplace owns of their status.
+
+Each names the version of the object that it was decided on: where that is newer, nothing is changed
+(409)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any, Final
+
+import orjson
+
+from services.kueue.model.names import API_VERSION, HOSTNAME, WORKLOAD
+from services.kueue.model.records import WorkloadRecord
+from services.kueue.model.workloads import CheckState, KueueWorkload
+from shared.domain.hostlist import expand
+from shared.domain.times import in_utc
+from shared.kubernetes.names import FREQUENCY_GHZ, GRANT, JOB_ID
+from shared.kubernetes.objects import mapping_of, mappings_of, texts_of
+from shared.kubernetes.texts import shown
+
+Body = Mapping[str, Any]
+_MOST_MESSAGE: Final = 1024
+
+
+def checked(
+    workload: KueueWorkload,
+    names: Iterable[str],
+    state: CheckState,
+    message: str,
+    now_us: int,
+    *,
+    updates: Sequence[Body] = (),
+    requeue_s: int | None = None,
+) -> Body:
+    """Answer checks of a Workload: what its pods get with `Ready`, after which time Kueue tries
+    again with `Retry`, s."""
+    told: dict[str, Any] = {
+        "state": str(state),
+        "message": shown(message, _MOST_MESSAGE),
+        "lastTransitionTime": in_utc(now_us / 1e6),
+    }
+    if updates:
+        told["podSetUpdates"] = list(updates)
+    if requeue_s is not None:
+        told["requeueAfterSeconds"] = requeue_s
+    return _status(workload, {"admissionChecks": [{"name": name, **told} for name in names]})
+
+
+def nominated(workload: KueueWorkload, clusters: Sequence[str], manager: str) -> Body:
+    """Nominate clusters for a Workload, as the manager of its admission: with all else that this
+    manager owns, which would be removed without."""
+    owned = mapping_of(_owned(workload, manager).get("status"))
+    return _status(workload, {**owned, "nominatedClusterNames": list(clusters)})
+
+
+def activated(check: Mapping[str, Any], now_us: int) -> Body:
+    """Say of an AdmissionCheck that somebody answers it."""
+    metadata = mapping_of(check.get("metadata"))
+    active = {
+        "type": "Active",
+        "status": "True",
+        "reason": "Active",
+        "message": "Coplace answers it",
+        "lastTransitionTime": in_utc(now_us / 1e6),
+        "observedGeneration": metadata.get("generation", 1),
+    }
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "AdmissionCheck",
+        "metadata": {"name": metadata.get("name")},
+        "status": {"conditions": [active]},
+    }
+
+
+def deactivated(workload: KueueWorkload) -> Body:
+    """Have Kueue end a Workload, and admit it no more."""
+    version = {"uid": workload.id.uid, "resourceVersion": workload.version}
+    return {"metadata": version, "spec": {"active": False}}
+
+
+def pod_set_updates(
+    workload: KueueWorkload,
+    record: WorkloadRecord,
+    uid: str,
+    *,
+    selector: Mapping[str, str],
+    flavors: Mapping[str, Mapping[str, str]],
+) -> list[Body]:
+    """Return what the pods of a Workload get with a start. They carry the `uid` of the Workload
+    that was granted. `selector` are labels of the nodes of its cluster. A label is left out where
+    the template or a flavor asks for another value: Kueue would end the Workload."""
+    claim = record.claim
+    labels = {WORKLOAD: uid, GRANT: str(claim.grant)}
+    annotations = {JOB_ID: record.job_id, FREQUENCY_GHZ: f"{claim.freq_ghz:g}"}
+    found: list[Body] = []
+    for each in workload.pod_sets:
+        given = workload.assignments.get(each.name)
+        taken = dict(texts_of(each.pod.get("nodeSelector")))
+        for name in sorted(given.flavors) if given else ():
+            taken |= flavors.get(name, {})
+        wanted = dict(selector)
+        if not (given and given.has_topology):
+            wanted |= _only_node(record)
+        chosen = {name: told for name, told in wanted.items() if taken.get(name, told) == told}
+        update = {"name": each.name, "labels": labels, "annotations": annotations}
+        found.append({**update, "nodeSelector": chosen} if chosen else update)
+    return found
+
+
+def _only_node(record: WorkloadRecord) -> Mapping[str, str]:
+    """Labels have one value: where several nodes were decided, Kubernetes chooses."""
+    names = [name for each in record.claim.nodes for name in expand(each)]
+    return {HOSTNAME: names[0]} if len(names) == 1 else {}
+
+
+def _status(workload: KueueWorkload, status: Body) -> Body:
+    key = workload.key
+    metadata = {
+        "name": key.name,
+        "namespace": key.namespace,
+        "uid": workload.id.uid,
+        "resourceVersion": workload.version,
+    }
+    return {"apiVersion": API_VERSION, "kind": "Workload", "metadata": metadata, "status": status}
+
+
+def _owned(workload: KueueWorkload, manager: str) -> Mapping[str, Any]:
+    """Return what a field manager owns of the status of a Workload by server-side apply."""
+    for each in mappings_of(workload.metadata.get("managedFields")):
+        is_its = each.get("manager") == manager and each.get("operation") == "Apply"
+        if is_its and each.get("subresource") == "status":
+            return mapping_of(_part(workload.fields, mapping_of(each.get("fieldsV1"))))
+    return {}
+
+
+def _part(told: Any, fields: Mapping[str, Any]) -> Any:
+    """Return the part of an object that a set of fields names, as Kubernetes writes these: `f:` is
+    a field, `k:` an entry of a list by its keys, `v:` one by its value."""
+    if not any(name != "." for name in fields):
+        return deepcopy(told)
+    if isinstance(told, Mapping):
+        own = [(name[2:], more) for name, more in fields.items() if name.startswith("f:")]
+        return {name: _part(told[name], mapping_of(more)) for name, more in own if name in told}
+    if isinstance(told, list):
+        return [each for name, more in fields.items() for each in _entries(told, name, more)]
+    return deepcopy(told)
+
+
+def _entries(told: list[Any], name: str, more: Any) -> list[Any]:
+    if name.startswith("v:"):
+        value = orjson.loads(name[2:])
+        return [value] if value in told else []
+    if not name.startswith("k:"):
+        return []
+    keys = mapping_of(orjson.loads(name[2:]))
+    entries = [each for each in mappings_of(told) if keys.items() <= each.items()]
+    return [{**keys, **_part(each, mapping_of(more))} for each in entries]

@@ -1,0 +1,43 @@
+"""When a Workload is expected to start, in words and as a delay."""
+
+from collections.abc import Mapping
+from math import ceil
+from typing import Any, Final, NamedTuple, Self
+
+from shared.domain.times import in_utc
+from shared.kubernetes.objects import whole_of
+from shared.kubernetes.texts import shown
+
+_LEAST_S: Final = 5
+_MOST_S: Final = 60
+
+
+class ExplainedWait(NamedTuple):
+    """Why a Workload waits, and when it is expected to start, us since 1970; 0: nobody knows."""
+
+    why: str = ""
+    expected_us: int = 0
+
+    def to_fields(self) -> dict[str, Any]:
+        """Return it as a record has it."""
+        return {"why": shown(self.why), "expectedUs": self.expected_us}
+
+    @classmethod
+    def of_fields(cls, told: Mapping[str, Any]) -> Self:
+        """Return that of a record."""
+        return cls(shown(told.get("why") or ""), whole_of(told.get("expectedUs")) or 0)
+
+    @property
+    def words(self) -> str:
+        """Return it as users read it."""
+        why = f"Coplace: {self.why or 'it waits for its turn'}"
+        if not self.expected_us:
+            return shown(why)
+        return shown(f"{why}; expected to start at {in_utc(self.expected_us / 1e6)}")
+
+    def delay_s(self, now_us: int) -> int:
+        """Return after which time Kueue is to try again, s: until the expected start, within
+        bounds, since others may end early."""
+        if not self.expected_us:
+            return _MOST_S
+        return min(max(ceil((self.expected_us - now_us) / 1e6), _LEAST_S), _MOST_S)

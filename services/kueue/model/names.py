@@ -1,0 +1,26 @@
+"""Names by which Coplace, Kueue and Kubernetes refer to each other."""
+
+from typing import Final
+
+API_VERSION: Final = "kueue.x-k8s.io/v1beta2"
+PLACEMENT_CHECK: Final = "coplace.io/placement"
+"""Controller of the AdmissionChecks that Coplace answers."""
+MULTIKUEUE_CHECK: Final = "kueue.x-k8s.io/multikueue"
+"""Controller of the AdmissionChecks whose Workloads Kueue sends to other clusters."""
+ORIGIN: Final = "kueue.x-k8s.io/multikueue-origin"
+"""Label of a Workload that MultiKueue has copied from its manager."""
+
+RECORD: Final = "coplace.io/claim"
+"""Annotation of a Workload: what Coplace has to know of it after a restart, as JSON."""
+FINALIZER: Final = "coplace.io/told"
+"""On a Workload of which Coplace has to hear the end."""
+WORKLOAD: Final = "coplace.io/workload"
+"""Label of pods: the uid of the Workload that they are of."""
+APP: Final = "coplace.io/app"
+"""Label of pods: the application that they run, such as lu.C."""
+HOSTNAME: Final = "kubernetes.io/hostname"
+
+ADMISSION_MANAGER: Final = "kueue-admission"
+"""Field manager of what Kueue keeps of an admission, the nomination of clusters too."""
+PLACEMENT_MANAGER: Final = "coplace-placement"
+"""Field manager of the checks that Coplace answers."""

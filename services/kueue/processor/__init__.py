@@ -1,0 +1,1 @@
+"""Effects of a decision, and of the state of a Workload: pure."""

@@ -1,0 +1,249 @@
+"""What the API servers were seen to have."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from coplace_client.errors import RejectedError
+from services.kueue.model.names import MULTIKUEUE_CHECK, PLACEMENT_CHECK
+from services.kueue.model.pods import RunId, RunPod, read_pod, removed_pod, run_of
+from services.kueue.model.records import WorkloadRecord, parse_record
+from services.kueue.model.workloads import CheckNames, KueueWorkload, WorkloadKey, WorkloadUid
+from shared.kubernetes.objects import is_older, mapping_of, texts_of
+
+_Objects = Mapping[str, Mapping[str, Any]]
+
+
+class WorkloadMirror:
+    """The Workloads of all API servers with their records, the pods of those that were granted, and
+    what Kueue has around them. `clusters` are the API servers on which Workloads run, `managers`
+    those that send them to these."""
+
+    def __init__(
+        self,
+        id_of: Callable[[KueueWorkload], str],
+        clusters: Iterable[str],
+        managers: Iterable[str],
+    ) -> None:
+        self._id_of = id_of
+        self._clusters, self._managers = frozenset(clusters), tuple(managers)
+        self._workloads: dict[WorkloadUid, KueueWorkload] = {}
+        self._records: dict[WorkloadUid, WorkloadRecord | RejectedError | None] = {}
+        self._of_keys: dict[WorkloadKey, WorkloadUid] = {}
+        self._of_ids: dict[str, WorkloadUid] = {}
+        self._of_uids: dict[str, WorkloadUid] = {}
+        self._pods: dict[WorkloadUid, dict[tuple[str, str], RunPod]] = {}
+        self._checks: dict[str, _Objects] = {}
+        self._configs: dict[str, _Objects] = {}
+        self._flavors: dict[str, _Objects] = {}
+        self._names: dict[str, CheckNames] = {}
+
+    def __len__(self) -> int:
+        return len(self._workloads)
+
+    def workloads(self) -> list[KueueWorkload]:
+        """Return the Workloads of all API servers as they were seen last."""
+        return list(self._workloads.values())
+
+    def workload(self, uid: WorkloadUid) -> KueueWorkload | None:
+        """Return a Workload as it was seen last."""
+        return self._workloads.get(uid)
+
+    def at(self, key: WorkloadKey) -> KueueWorkload | None:
+        """Return the newest Workload of a name, as it was seen last."""
+        uid = self._of_keys.get(key)
+        return self._workloads.get(uid) if uid else None
+
+    def record(self, uid: WorkloadUid) -> WorkloadRecord | None:
+        """Return the record of a Workload; None where it has none. Raises RejectedError for one
+        that cannot be read."""
+        found = self._records.get(uid)
+        if isinstance(found, RejectedError):
+            raise RejectedError(found.field, found.problem)
+        return found
+
+    def of_id(self, job_id: str) -> WorkloadUid | None:
+        """Return the Workload that Coplace knows by an id."""
+        return self._of_ids.get(job_id)
+
+    def is_copy(self, workload: KueueWorkload) -> bool:
+        """Return whether a Workload is the copy of one of a manager of this process."""
+        return bool(self._managers) and workload.is_copy and workload.server in self._clusters
+
+    def root(self, workload: KueueWorkload) -> KueueWorkload | None:
+        """Return the Workload of a manager that a copy runs for; None where there is none."""
+        for manager in self._managers:
+            if found := self.at(workload.key._replace(server=manager)):
+                return found
+        return None
+
+    def copy(self, workload: KueueWorkload, record: WorkloadRecord) -> KueueWorkload | None:
+        """Return what runs for a Workload on the cluster that it was granted."""
+        cluster = record.claim.cluster
+        if not record.claim.is_live or cluster == workload.server:
+            return None
+        found = self.at(workload.key._replace(server=cluster))
+        is_there = found is not None and found.is_copy and not found.is_deleted_there
+        return found if is_there else None
+
+    def put(self, workload: KueueWorkload) -> None:
+        """Note a Workload that was seen; what was seen of it later stays."""
+        before = self._workloads.get(workload.id)
+        if before is not None and is_older(workload.version, before.version):
+            return
+        uid = workload.id
+        self._workloads[uid] = workload
+        self._of_keys[workload.key] = uid
+        if not self.is_copy(workload):
+            self._of_ids[self._id_of(workload)] = uid
+            self._of_uids[uid.uid] = uid
+            self._note_record(workload)
+
+    def _note_record(self, workload: KueueWorkload) -> None:
+        uid = workload.id
+        try:
+            self._records[uid] = record = parse_record(workload)
+        except RejectedError as error:
+            self._records[uid] = error
+            return
+        if record is None or not record.claim.is_live:
+            self._pods.pop(uid, None)
+
+    def note_deleted(self, workload: KueueWorkload) -> None:
+        """Note that an API server has a Workload no more."""
+        before = self._workloads.get(workload.id)
+        if before is not None:
+            self._workloads[workload.id] = replace(before, is_deleted_there=True)
+
+    def keep(self, uid: WorkloadUid, record: WorkloadRecord) -> None:
+        """Keep what is known of a Workload that has no annotations any more."""
+        if uid in self._workloads:
+            self._records[uid] = record
+
+    def remove(self, uid: WorkloadUid) -> None:
+        """Forget a Workload."""
+        workload = self._workloads.pop(uid, None)
+        self._records.pop(uid, None)
+        self._pods.pop(uid, None)
+        if workload is None:
+            return
+        if self._of_keys.get(workload.key) == uid:
+            del self._of_keys[workload.key]
+        self._of_ids.pop(self._id_of(workload), None)
+        self._of_uids.pop(uid.uid, None)
+
+    def replace(self, server: str, found: Iterable[KueueWorkload]) -> list[WorkloadUid]:
+        """Replace all that an API server has, after a gap; returns what may have changed."""
+        there = {each.id: each for each in found}
+        for workload in self.workloads():
+            if workload.server == server and workload.id not in there:
+                self.note_deleted(workload)
+        for each in there.values():
+            self.put(each)
+        return [each.id for each in self.workloads() if each.server == server]
+
+    def see_pod(
+        self, server: str, pod: Mapping[str, Any], removed_us: int = 0
+    ) -> WorkloadUid | None:
+        """Note a pod, which was deleted at `removed_us`, 0: it was not. Return the Workload that
+        was granted what it runs under; None where there is none."""
+        run = run_of(pod)
+        uid = self._of_uids.get(run.uid) if run else None
+        if run is None or uid is None or not self._is_run(run, uid):
+            return None
+        pods, own = self._pods.setdefault(uid, {}), mapping_of(pod.get("metadata"))
+        name = (server, str(own.get("uid")))
+        before = pods.get(name)
+        found = removed_pod(pod, before, removed_us) if removed_us else read_pod(pod, before)
+        if found == before or found.namespace != self._workloads[uid].key.namespace:
+            return None
+        pods[name] = found
+        return uid
+
+    def _is_run(self, run: RunId, uid: WorkloadUid) -> bool:
+        record = self._records.get(uid)
+        if not isinstance(record, WorkloadRecord):
+            return False
+        return record.claim.is_live and record.claim.grant == run.grant
+
+    def pods(self, uid: WorkloadUid) -> Sequence[RunPod]:
+        """Return the pods of the newest grant of a Workload."""
+        return tuple(self._pods.get(uid, {}).values())
+
+    def lose_pods(
+        self, server: str, there: Iterable[Mapping[str, Any]], now_us: int
+    ) -> list[WorkloadUid]:
+        """Note that pods which are not `there` were deleted in a gap; returns whose."""
+        known = {str(mapping_of(each.get("metadata")).get("uid")) for each in there}
+        return [uid for uid, pods in self._pods.items() if _lost(pods, server, known, now_us)]
+
+    def note_checks(self, server: str, checks: _Objects) -> None:
+        """Note the AdmissionChecks of an API server, by name."""
+        self._checks[server] = checks
+        self._names.clear()
+
+    def note_configs(self, server: str, configs: _Objects) -> None:
+        """Note the MultiKueueConfigs of an API server, by name."""
+        self._configs[server] = configs
+        self._names.clear()
+
+    def note_flavors(self, server: str, flavors: _Objects) -> None:
+        """Note the ResourceFlavors of an API server, by name."""
+        self._flavors[server] = flavors
+
+    def flavors(self, server: str) -> Mapping[str, Mapping[str, str]]:
+        """Return the labels of the nodes of each flavor of an API server."""
+        return {
+            name: texts_of(mapping_of(each.get("spec")).get("nodeLabels"))
+            for name, each in self._flavors.get(server, {}).items()
+        }
+
+    def own_checks(self, server: str) -> list[Mapping[str, Any]]:
+        """Return the AdmissionChecks of an API server that Coplace answers."""
+        return [each for each in self._checks.get(server, {}).values() if _is_own(each)]
+
+    def checks(self, server: str) -> CheckNames:
+        """Return what the AdmissionChecks of an API server mean to Coplace."""
+        if server not in self._names:
+            self._names[server] = self._named(server)
+        return self._names[server]
+
+    def _named(self, server: str) -> CheckNames:
+        found = self._checks.get(server, {})
+        own = frozenset(name for name, each in found.items() if _is_own(each))
+        dispatched = {
+            name: clusters
+            for name, each in found.items()
+            if server in self._managers and _controller(each) == MULTIKUEUE_CHECK
+            if (clusters := self._dispatched_to(server, each))
+        }
+        return CheckNames(own, dispatched, server if server in self._clusters else "")
+
+    def _dispatched_to(self, server: str, check: Mapping[str, Any]) -> Sequence[str]:
+        parameters = mapping_of(mapping_of(check.get("spec")).get("parameters"))
+        config = self._configs.get(server, {}).get(str(parameters.get("name")), {})
+        told = mapping_of(config.get("spec")).get("clusters")
+        names = told if isinstance(told, list) else []
+        return [each for each in names if isinstance(each, str) and each in self._clusters]
+
+
+def _controller(check: Mapping[str, Any]) -> object:
+    return mapping_of(check.get("spec")).get("controllerName")
+
+
+def _is_own(check: Mapping[str, Any]) -> bool:
+    return _controller(check) == PLACEMENT_CHECK
+
+
+def _lost(
+    pods: dict[tuple[str, str], RunPod], server: str, known: Collection[str], now_us: int
+) -> bool:
+    """Note which of these pods of a Workload were deleted; return whether any was."""
+    gone = [
+        name
+        for name, pod in pods.items()
+        if name[0] == server and name[1] not in known and not pod.is_over
+    ]
+    for name in gone:
+        pods[name] = pods[name]._replace(is_over=True, ended_us=pods[name].ended_us or now_us)
+    return bool(gone)

@@ -1,0 +1,1 @@
+"""What every resource manager of Kubernetes clusters needs: API servers, nodes, claims."""

@@ -1,0 +1,171 @@
+"""Publishes what the nodes of a cluster are, and which of them take no pods."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import structlog
+from coplace.v1.control_pb2 import ClusterDeclared
+from coplace.v1.placement_service_pb2 import ShowNodesResponse
+
+from coplace_client.errors import UnusableError
+from shared.catalogue.contents.check import check_contents
+from shared.domain.drains import drain_changes
+from shared.domain.hostlist import expand
+from shared.kubernetes.facts import FactTaker
+from shared.kubernetes.nodes import (
+    NodeTraits,
+    cluster_declared,
+    declaration,
+    drain,
+    in_order,
+    is_worker,
+    require_readable,
+    resumption,
+    why_out,
+)
+from shared.kubernetes.objects import mapping_of
+
+# Nodes that change together are published together.
+_SETTLE_S: Final = 1.0
+_REFUSED_RETRY_S: Final = 60.0
+_GONE: Final = "the node was deleted"
+
+log = structlog.get_logger(__name__)
+_Node = Mapping[str, Any]
+
+
+class NodesKnown(Protocol):
+    """The source of the states of nodes: placement."""
+
+    async def nodes(self, cluster: str) -> ShowNodesResponse: ...
+
+
+class NodeReporter:
+    """Of one cluster. A node that was removed keeps its index until this process starts anew, as
+    one that is out; one that comes has the next."""
+
+    def __init__(
+        self,
+        traits: NodeTraits,
+        facts: FactTaker,
+        placement: NodesKnown,
+        now_us: Callable[[], int],
+        odd: Callable[[str], object] = str,
+    ) -> None:
+        self._odd = odd
+        self._traits, self._facts, self._placement = traits, facts, placement
+        self._now_us, self._source = now_us, f"{traits.site}/{traits.cluster}"
+        self._there: dict[str, _Node] = {}
+        self._known: dict[str, _Node] = {}
+        self._declared: ClusterDeclared | None = None
+        self._out: dict[str, str] | None = None
+        self._changed = asyncio.Event()
+        self.declared = asyncio.Event()
+        """Set once the cluster was declared."""
+
+    def replace(self, cluster: str, found: Sequence[_Node]) -> None:
+        """Replace what is known by a list of all nodes."""
+        self._there = {_name(node): node for node in found if self._is_readable(node)}
+        self._changed.set()
+
+    def changed(self, cluster: str, found: _Node) -> None:
+        """Note that a node is new, or has changed."""
+        if self._is_readable(found):
+            self._there[_name(found)] = found
+            self._changed.set()
+
+    def deleted(self, cluster: str, found: _Node) -> None:
+        """Note that a node is no longer listed."""
+        self._there.pop(str(mapping_of(mapping_of(found).get("metadata")).get("name")), None)
+        self._changed.set()
+
+    def _is_readable(self, node: _Node) -> bool:
+        """Whether a node can be read and declared: another one is left out, and the rest is
+        declared."""
+        try:
+            require_readable(node)
+            check_contents(cluster_declared([node], self._traits))
+        except Exception as error:  # noqa: BLE001 no node may hold up the others
+            log.error("node left out", cluster=self._traits.cluster, problem=str(error))
+            self._odd(self._traits.cluster)
+            return False
+        return True
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Return the nodes that the cluster was declared with, by name."""
+        return frozenset(self._known)
+
+    async def declare(self) -> None:
+        """Declare the cluster, where it changed. Raises UnusableError where its nodes make no
+        cluster."""
+        self._known |= {_name(n): n for n in in_order(self._there.values()) if self._is_part(n)}
+        found = cluster_declared(list(self._known.values()), self._traits)
+        if found != self._declared:
+            await self._facts.tell(declaration(found, self._source, self._now_us()))
+            log.info("declared", cluster=found.cluster, nodes=found.nodes)
+            self._declared = found
+        self.declared.set()
+
+    async def publish_out(self) -> None:
+        """Drain what takes no pods, and resume what is back and was drained here."""
+        now_out = {name: why for name in self._known if (why := self._why_out(name))}
+        if now_out == self._out:
+            return
+        drained, back = drain_changes(now_out, await self._drained_by(), self._source)
+        for reason, names in drained.items():
+            told = drain(self._traits.cluster, names, reason, self._source, self._now_us())
+            await self._facts.tell(told)
+        if back:
+            await self._facts.tell(
+                resumption(self._traits.cluster, back, self._source, self._now_us())
+            )
+        self._out = now_out
+
+    async def run(self) -> None:
+        """Publish what changes, until cancelled."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            await asyncio.sleep(_SETTLE_S)
+            is_done = [await self._tried(each) for each in (self.declare, self.publish_out)]
+            if not all(is_done):
+                await asyncio.sleep(_REFUSED_RETRY_S)
+                self._changed.set()
+
+    async def _tried(self, step: Callable[[], Awaitable[None]]) -> bool:
+        """Whether a step succeeds; where the cluster cannot be declared its nodes are drained."""
+        try:
+            await step()
+        except UnusableError as error:
+            log.error("nodes not reported", cluster=self._traits.cluster, problem=str(error))
+            return False
+        return True
+
+    def _is_part(self, node: _Node) -> bool:
+        return is_worker(node) or _name(node) in self._known
+
+    def _why_out(self, name: str) -> str:
+        node = self._there.get(name)
+        if node is None:
+            return _GONE
+        return why_out(node) if is_worker(node) else "tainted in Kubernetes"
+
+    async def _drained_by(self) -> dict[str, str]:
+        """Who drained the nodes that are drained, by their names."""
+        standing = await self._placement.nodes(self._traits.cluster)
+        return {
+            name: group.drained_by
+            for group in standing.groups
+            for name in _names(group.nodes)
+            if group.drained_by
+        }
+
+
+def _names(host_lists: Iterable[str]) -> Iterable[str]:
+    return (name for each in host_lists for name in expand(each))
+
+
+def _name(node: _Node) -> str:
+    return str(node["metadata"]["name"])

@@ -1,0 +1,190 @@
+"""Nodes as the API server has them: the cluster that they are, and those that take no pods."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from math import floor
+from typing import Any, Final
+
+from coplace.v1.control_pb2 import ClusterDeclared, NodeClass, NodesDrained, NodesResumed
+from coplace.v1.ingest_service_pb2 import Envelope
+
+from coplace_client.bounds import CORES_PER_NODE
+from coplace_client.checks import require_text
+from coplace_client.errors import RejectedError, UnusableError
+from coplace_client.facts import fact
+from shared.domain.folding import fold
+from shared.domain.hostlist import expand
+from shared.kubernetes.objects import mapping_of
+from shared.kubernetes.texts import shown
+from shared.kubernetes.units import amounts, count_resources
+
+_GIB: Final = 1024**3
+_READ: Final[Mapping[str, tuple[str, ...]]] = {
+    "metadata": ("name", "uid", "creationTimestamp", "deletionTimestamp", "resourceVersion"),
+    "spec": ("taints", "unschedulable"),
+    "status": ("allocatable", "conditions"),
+}
+_KEEPS_AWAY: Final = ("NoSchedule", "NoExecute")
+# Kubernetes sets these for what conditions and `spec.unschedulable` say anyway.
+_OF_STATE: Final = "node.kubernetes.io/"
+
+
+class MixedNodesError(UnusableError):
+    """Nodes of several sizes are in one cluster, which is of one node model."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTraits:
+    """What Kubernetes does not know of a cluster's nodes; `tdp_w` is the thermal design power of
+    one of a resource by its name, `processors_tdp_w` that of a node's processors together, and
+    `nameplate_power_w` what a node draws at most, W; 0: nobody said."""
+
+    cluster: str
+    site: str
+    node_model: str
+    pstates_ghz: tuple[float, ...]
+    idle_power_w: float
+    peak_bandwidth_gbps: float
+    architecture: str
+    tdp_w: Mapping[str, float] = field(default_factory=dict)
+    nameplate_power_w: float = 0.0
+    processors_tdp_w: float = 0.0
+
+
+def trimmed_node(node: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what is read of a node: most of it is images."""
+    if not isinstance(node, Mapping):
+        return node
+    found: dict[str, Any] = {}
+    for name, names in _READ.items():
+        told = node.get(name)
+        if isinstance(told, Mapping):
+            told = {key: told[key] for key in names if key in told}
+        found[name] = told
+    return found
+
+
+def require_readable(node: Mapping[str, Any]) -> None:
+    """Raise RejectedError, which names the field, for a node that is not as nodes are."""
+    if not isinstance(node, Mapping):
+        raise RejectedError("node", "must be an object")
+    metadata, spec = mapping_of(node.get("metadata")), mapping_of(node.get("spec"))
+    for name in ("name", "creationTimestamp"):
+        told = metadata.get(name)
+        require_text(f"metadata.{name}", told if isinstance(told, str) else "")
+    for name in ("spec", "status"):
+        if not isinstance(node.get(name), Mapping):
+            raise RejectedError(name, "must be set")
+    if len(expand(str(metadata["name"]))) != 1:
+        raise RejectedError("metadata.name", "must be the name of one node")
+    taints, conditions = spec.get("taints") or (), node["status"].get("conditions") or ()
+    _require_texts("spec.taints", taints, ("key", "effect"))
+    _require_texts("status.conditions", conditions, ("type", "status"))
+    _allocatable(node)
+
+
+def _require_texts(field: str, told: object, names: Sequence[str]) -> None:
+    if not isinstance(told, list | tuple):
+        raise RejectedError(field, "must be a list")
+    for each in told:
+        if not all(isinstance(mapping_of(each).get(name), str) for name in names):
+            raise RejectedError(field, f"must have {' and '.join(names)} each")
+
+
+def is_worker(node: Mapping[str, Any]) -> bool:
+    """Return whether Jobs may go there, now or once it is well: no lasting taint keeps them
+    away."""
+    lasting = (
+        taint
+        for taint in node["spec"].get("taints") or ()
+        if not taint["key"].startswith(_OF_STATE)
+    )
+    return not any(taint["effect"] in _KEEPS_AWAY for taint in lasting)
+
+
+def in_order(nodes: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Sort nodes, the oldest first, so that a new node changes no other's index."""
+    return sorted(
+        nodes, key=lambda node: (node["metadata"]["creationTimestamp"], node["metadata"]["name"])
+    )
+
+
+def cluster_declared(nodes: Sequence[Mapping[str, Any]], traits: NodeTraits) -> ClusterDeclared:
+    """Return the cluster of these nodes, in their order.
+
+    Raises MixedNodesError where they differ in their cores, and RejectedError for amounts that
+    cannot be understood.
+    """
+    found = [_allocatable(node) for node in nodes]
+    cores = {each[0] for each in found}
+    if len(cores) != 1 or not cores.isdisjoint({0}):
+        told = ", ".join(map(str, sorted(cores))) or "no node"
+        problem = f"{traits.cluster} has nodes of {told} cores: a cluster is of one node model"
+        raise MixedNodesError(f"{problem}: choose nodes by node_selector")
+    declared = ClusterDeclared(
+        cluster=traits.cluster,
+        site=traits.site,
+        node_model=traits.node_model,
+        nodes=len(found),
+        cores_per_node=cores.pop(),
+        pstates_ghz=traits.pstates_ghz,
+        idle_power_w=traits.idle_power_w,
+        peak_bandwidth_gbps=traits.peak_bandwidth_gbps,
+        nameplate_power_w=traits.nameplate_power_w,
+        processors_tdp_w=traits.processors_tdp_w,
+        architecture=traits.architecture,
+        node_names=fold(str(node["metadata"]["name"]) for node in nodes),
+    )
+    for (_, memory_gib, resources), alike in groupby(found):
+        declared.node_classes.append(
+            NodeClass(
+                nodes=len(list(alike)),
+                memory_gib=memory_gib,
+                resources=dict(resources),
+                tdp_w={name: traits.tdp_w[name] for name, _ in resources if name in traits.tdp_w},
+            )
+        )
+    return declared
+
+
+def _allocatable(node: Mapping[str, Any]) -> tuple[int, float, tuple[tuple[str, int], ...]]:
+    """Whole cores, memory and the rest of what pods may have."""
+    told = amounts("status.allocatable", node["status"].get("allocatable") or {})
+    if "cpu" not in told:
+        raise RejectedError("status.allocatable.cpu", "must be set")
+    cores = floor(told["cpu"])
+    CORES_PER_NODE.require_if_known("status.allocatable.cpu", cores)
+    memory_gib = float(told["memory"] / _GIB) if "memory" in told else 0.0
+    return cores, memory_gib, tuple(sorted(count_resources(told).items()))
+
+
+def why_out(node: Mapping[str, Any]) -> str:
+    """Return why a node takes no pods; empty where it does."""
+    if node["metadata"].get("deletionTimestamp"):
+        return "the node was deleted"
+    if node["spec"].get("unschedulable"):
+        return "cordoned in Kubernetes"
+    conditions = node["status"].get("conditions") or ()
+    ready = next((each for each in conditions if each["type"] == "Ready"), None)
+    if ready is not None and ready["status"] == "True":
+        return ""
+    said = ready and (ready.get("message") or ready.get("reason"))
+    return shown(f"not ready in Kubernetes: {said or 'nothing is known of it'}")
+
+
+def declaration(declared: ClusterDeclared, source: str, now_us: int) -> Envelope:
+    """Return the event that the cluster is there, or has changed."""
+    return fact(source, declared, f"{declared.cluster}/{now_us}", now_us)
+
+
+def drain(cluster: str, names: Sequence[str], reason: str, source: str, now_us: int) -> Envelope:
+    """Return the event that some nodes take nothing."""
+    drained = NodesDrained(cluster=cluster, nodes=fold(names), reason=reason, drained_at_us=now_us)
+    return fact(source, drained, f"{cluster}/{names[0]}/{now_us}", now_us)
+
+
+def resumption(cluster: str, names: Sequence[str], source: str, now_us: int) -> Envelope:
+    """Return the event that some nodes are back."""
+    resumed = NodesResumed(cluster=cluster, nodes=fold(names), resumed_at_us=now_us)
+    return fact(source, resumed, f"{cluster}/{names[0]}/{now_us}", now_us)

@@ -1,0 +1,1 @@
+"""Coplace inside a real Kueue, beside the same Kueue alone."""

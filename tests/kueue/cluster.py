@@ -1,0 +1,213 @@
+"""A real API server with a real Kueue."""
+
+import asyncio
+import base64
+import json
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from deploy.local.ports import free_ports
+from lab.benchmarks.kubernetes.cluster import MANAGER, ROOT, CallError, RealCluster, call
+
+API: Final = "/apis/kueue.x-k8s.io/v1beta2"
+NAMESPACE: Final = "physics"
+QUEUE: Final = "main"
+CHECK: Final = "placement"
+_VERSION: Final = "kueue.x-k8s.io/v1beta2"
+_WITHIN_S: Final = 120.0
+# Of what is played here; those of others ask for kinds that are not installed.
+_WEBHOOKS: Final = ("job", "workload", "clusterqueue", "resourceflavor", "cohort")
+_QUOTA: Final = 100_000
+
+
+@dataclass
+class KueueCluster(RealCluster):
+    """One cluster with Job controller, scheduler and Kueue; its nodes are not real. `source` is the
+    folder of Kueue's sources, which have its kinds and webhooks."""
+
+    source: Path = Path()
+
+    async def install(self) -> None:
+        """Install Kueue, start it, and give the adapter its rights."""
+        self._webhook, self._health = free_ports(2)
+        self._make_certificate()
+        async with self.client() as client:
+            for each in self._kinds():
+                path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+                await call(client, "POST", path, each)
+            for name in ("kueue-system", NAMESPACE):
+                await call(client, "POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+            await self._grant(client)
+        self._start_kueue()
+        await self._kueue_ready()
+        async with self.client() as client:
+            for each in self._hooks():
+                kind = f"{each['kind'].lower()}s"
+                path = f"/apis/admissionregistration.k8s.io/v1/{kind}"
+                await call(client, "POST", path, each)
+
+    async def queue(self, name: str, *, with_check: bool, quota: int = _QUOTA) -> None:
+        """Create a LocalQueue with a ClusterQueue of its own."""
+        strategy = {"admissionChecks": [{"name": CHECK}]}
+        resources = [{"name": "cpu", "nominalQuota": quota}]
+        group = {
+            "coveredResources": ["cpu"],
+            "flavors": [{"name": "plain", "resources": resources}],
+        }
+        spec: dict[str, Any] = {"namespaceSelector": {}, "resourceGroups": [group]}
+        if with_check:
+            spec["admissionChecksStrategy"] = strategy
+        async with self.client() as client:
+            if with_check:
+                check = {"controllerName": "coplace.io/placement"}
+                await self._create(client, "AdmissionCheck", CHECK, check)
+            await self._create(client, "ResourceFlavor", "plain", {})
+            await self._create(client, "ClusterQueue", f"cq-{name}", spec)
+            path = f"{API}/namespaces/{NAMESPACE}/localqueues"
+            body = self._body("LocalQueue", name, {"clusterQueue": f"cq-{name}"})
+            await call(client, "POST", path, body)
+
+    async def nodes(self, count: int, cores: int) -> None:
+        """Create its nodes."""
+        async with self.client() as client:
+            for number in range(count):
+                await self._node(client, f"{self.name}-{number:04}", cores)
+
+    async def _create(self, client: Any, kind: str, name: str, spec: Mapping[str, Any]) -> None:
+        path = f"{API}/{kind.lower()}s"
+        listed = await call(client, "GET", path)
+        if name not in {each["metadata"]["name"] for each in listed["items"]}:
+            await call(client, "POST", path, self._body(kind, name, spec))
+
+    def _body(self, kind: str, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+        metadata = {"name": name}
+        return {"apiVersion": _VERSION, "kind": kind, "metadata": metadata, "spec": dict(spec)}
+
+    async def _grant(self, client: Any) -> None:
+        rules = yaml.safe_load((ROOT / "helm/coplace/files/kueue-rules.yaml").read_text())
+        group = "rbac.authorization.k8s.io"
+        role = {"metadata": {"name": MANAGER}, "rules": rules["own"]}
+        binding = {
+            "metadata": {"name": MANAGER},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": MANAGER},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": MANAGER}],
+        }
+        await call(client, "POST", f"/apis/{group}/v1/clusterroles", role)
+        await call(client, "POST", f"/apis/{group}/v1/clusterrolebindings", binding)
+
+    def _make_certificate(self) -> None:
+        folder = self.folder / "certs"
+        folder.mkdir()
+        command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30"]
+        command += ["-subj", "/CN=kueue", "-addext", "subjectAltName=IP:127.0.0.1"]
+        command += ["-keyout", str(folder / "tls.key"), "-out", str(folder / "tls.crt")]
+        subprocess.run(command, check=True, capture_output=True)
+
+    def _kinds(self) -> Iterator[Mapping[str, Any]]:
+        """Kueue's kinds in the version that is stored: no other one is asked for."""
+        for file in sorted((self.source / "config/components/crd/bases").glob("*.yaml")):
+            for kind in yaml.load_all(file.read_text(), yaml.CSafeLoader):
+                versions = [each for each in kind["spec"]["versions"] if each["storage"]]
+                spec = {**kind["spec"], "versions": versions}
+                spec.pop("conversion", None)
+                yield {**kind, "spec": spec}
+
+    def _hooks(self) -> Iterator[Mapping[str, Any]]:
+        certificate = (self.folder / "certs/tls.crt").read_bytes()
+        authority = base64.b64encode(certificate).decode()
+        file = self.source / "config/components/webhook/manifests.yaml"
+        for each in yaml.load_all(file.read_text(), yaml.CSafeLoader):
+            hooks = [hook for hook in each["webhooks"] if _is_played(hook["name"])]
+            for hook in hooks:
+                path = hook["clientConfig"]["service"]["path"]
+                url = f"https://127.0.0.1:{self._webhook}{path}"
+                hook["clientConfig"] = {"url": url, "caBundle": authority}
+            metadata = {"name": f"kueue-{each['metadata']['name']}"}
+            yield {**each, "metadata": metadata, "webhooks": hooks}
+
+    def _start_kueue(self) -> None:
+        config = {
+            "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+            "kind": "Configuration",
+            "namespace": "kueue-system",
+            "health": {"healthProbeBindAddress": f"127.0.0.1:{self._health}"},
+            "metrics": {"bindAddress": "0"},
+            "webhook": {
+                "port": self._webhook,
+                "host": "127.0.0.1",
+                "certDir": str(self.folder / "certs"),
+            },
+            "leaderElection": {"leaderElect": False},
+            "internalCertManagement": {"enable": False},
+            "clientConnection": {"qps": 1000, "burst": 2000},
+            "integrations": {"frameworks": ["batch/job"]},
+        }
+        file = self.folder / "kueue.yaml"
+        file.write_text(yaml.safe_dump(config))
+        options = [f"--config={file}", f"--kubeconfig={self.kubeconfig('admin')}"]
+        gates = "--feature-gates=VisibilityOnDemand=false"
+        command = [str(self.programs / "kueue"), *options, gates, "--zap-log-level=2"]
+        with (self.folder / "kueue.log").open("wb") as log:
+            started = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
+        self._running.append(started)
+
+    async def _kueue_ready(self) -> None:
+        deadline_s = time.monotonic() + _WITHIN_S
+        while not await asyncio.to_thread(_answers, f"http://127.0.0.1:{self._health}/readyz"):
+            if time.monotonic() > deadline_s:
+                raise CallError(f"Kueue is not ready, see {self.folder / 'kueue.log'}")
+            await asyncio.sleep(0.5)
+
+    def cpu_s(self) -> dict[str, float]:
+        """Return the CPU that each of its programs has used, s."""
+        found: dict[str, float] = {}
+        for process in self._running:
+            fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+            name = Path(str(_words(process)[0])).name
+            found[name] = (int(fields[11]) + int(fields[12])) / 100
+        return found
+
+
+def _words(process: "subprocess.Popen[bytes]") -> Sequence[str]:
+    return list(process.args)  # type: ignore[arg-type]
+
+
+def _is_played(name: str) -> bool:
+    """Whether a webhook (`mjob.kb.io`, `vworkload.kb.io`) is of what is played here."""
+    return name[1:].removesuffix(".kb.io") in _WEBHOOKS
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def job(name: str, queue: str, *, pods: int, cpu: int, seconds: float) -> dict[str, Any]:
+    """A Job as its user submits it; its pods run for so many seconds."""
+    container = {
+        "name": "main",
+        "image": "none",
+        "resources": {"requests": {"cpu": str(cpu)}},
+    }
+    template = {
+        "metadata": {"annotations": {"runs-s": json.dumps(seconds)}},
+        "spec": {"restartPolicy": "Never", "containers": [container]},
+    }
+    labels = {"kueue.x-k8s.io/queue-name": queue, "kueue.x-k8s.io/max-exec-time-seconds": "3600"}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels},
+        "spec": {"parallelism": pods, "completions": pods, "template": template},
+    }

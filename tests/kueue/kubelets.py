@@ -1,0 +1,112 @@
+"""Simulated nodes whose pods say when they were ready and when they ended."""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from lab.benchmarks.kubernetes.cluster import CallError, call
+from shared.kubernetes.api import PODS, ApiServer
+from shared.kubernetes.reflector import reflect
+from tests.kueue.cluster import KueueCluster
+
+_WORKERS: Final = 16
+
+
+class KueueKubelets:
+    """Of one cluster, whose Job controller and scheduler are real: a pod that has its node is ready
+    at once, and succeeds after the seconds that it asks for; one that is deleted is removed. It
+    keeps when the pods of each Job were ready and ended, by itself."""
+
+    def __init__(self, cluster: KueueCluster) -> None:
+        self._cluster = cluster
+        self._due: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+        self._seen: set[tuple[str, str]] = set()
+        self._pods: dict[str, Mapping[str, Any]] = {}
+        self._ready: dict[str, str] = {}
+        self.ready: dict[str, dict[str, str]] = {}
+        """When the pods of each Job were ready, by its name and theirs."""
+        self.ended: dict[str, dict[str, str]] = {}
+        """When they ended."""
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        async with self._cluster.client() as client, asyncio.TaskGroup() as tasks:
+            api = ApiServer(self._cluster.name, client)
+            tasks.create_task(reflect(api, PODS, "", self, lambda: None))
+            for _ in range(_WORKERS):
+                tasks.create_task(self._work(client))
+
+    def replace(self, cluster: str, found: Sequence[Mapping[str, Any]]) -> None:
+        """Take all pods."""
+        for each in found:
+            self.changed(cluster, each)
+
+    def changed(self, cluster: str, found: Mapping[str, Any]) -> None:
+        """Take a pod that is new, or has changed."""
+        name, phase = found["metadata"]["name"], found["status"].get("phase")
+        self._pods[name] = found
+        if found["metadata"].get("deletionTimestamp"):
+            self._once(name, "delete")
+        elif found["spec"].get("nodeName") and phase == "Pending":
+            self._once(name, "begin")
+
+    def deleted(self, cluster: str, found: Mapping[str, Any]) -> None:
+        """Forget a pod that was deleted."""
+        self._pods.pop(found["metadata"]["name"], None)
+
+    def _once(self, name: str, what: str) -> None:
+        if (name, what) not in self._seen:
+            self._seen.add((name, what))
+            self._due.put_nowait((name, what))
+
+    async def _work(self, client: Any) -> None:
+        while True:
+            name, what = await self._due.get()
+            try:
+                await self._do(client, name, what)
+            except CallError as error:  # it was deleted meanwhile
+                print("kubelets:", error, flush=True)
+
+    async def _do(self, client: Any, name: str, what: str) -> None:
+        pod = self._pods.get(name)
+        if pod is None:
+            return
+        path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{name}"
+        if what == "delete":
+            await call(client, "DELETE", path, {"gracePeriodSeconds": 0})
+            return
+        job, at = pod["metadata"]["labels"]["batch.kubernetes.io/job-name"], _now()
+        if what == "begin":
+            self._ready[name] = self.ready.setdefault(job, {})[name] = at
+            await call(client, "PATCH", f"{path}/status", {"status": _running(at)})
+            runs_s = json.loads(pod["metadata"]["annotations"]["runs-s"])
+            asyncio.get_running_loop().call_later(runs_s, self._once, name, "end")
+            return
+        self.ended.setdefault(job, {})[name] = at
+        status = _succeeded(self._ready[name], at)
+        await call(client, "PATCH", f"{path}/status", {"status": status})
+
+
+def _running(at: str) -> dict[str, Any]:
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": at}
+    state = {"running": {"startedAt": at}}
+    told = {"phase": "Running", "startTime": at, "conditions": [ready]}
+    return {**told, "containerStatuses": [_container(state, is_ready=True)]}
+
+
+def _succeeded(since: str, at: str) -> dict[str, Any]:
+    ready = {"type": "Ready", "status": "False", "reason": "PodCompleted", "lastTransitionTime": at}
+    over = {"exitCode": 0, "reason": "Completed", "startedAt": since, "finishedAt": at}
+    told = {"phase": "Succeeded", "conditions": [ready]}
+    return {**told, "containerStatuses": [_container({"terminated": over}, is_ready=False)]}
+
+
+def _container(state: Mapping[str, Any], *, is_ready: bool) -> dict[str, Any]:
+    own = {"name": "main", "image": "none", "imageID": "none", "restartCount": 0}
+    return {**own, "ready": is_ready, "started": is_ready, "state": state}
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,37 @@
+"""Workloads and checks have their paths and field managers."""
+
+import asyncio
+from typing import Any
+from unittest.mock import AsyncMock, Mock
+
+import pytest
+
+from services.kueue.adapters.api import WorkloadServer
+from services.kueue.model.workloads import WorkloadKey
+
+KEY = WorkloadKey("alpha", "physics", "job-lu")
+PATH = "/apis/kueue.x-k8s.io/v1beta2/namespaces/physics/workloads/job-lu"
+CHECK = "/apis/kueue.x-k8s.io/v1beta2/admissionchecks/placement/status"
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "verb", "path", "manager"),
+    [
+        ("get", (KEY,), "GET", PATH, ""),
+        ("patch", (KEY, {}), "PATCH", PATH, ""),
+        ("answer_checks", (KEY, {}), "PATCH", f"{PATH}/status", "coplace-placement"),
+        ("nominate", (KEY, {}), "PATCH", f"{PATH}/status", "kueue-admission"),
+        ("activate", ("placement", {}), "PATCH", CHECK, "coplace-placement"),
+    ],
+)
+def test_each_object_is_asked_for_at_its_path(
+    method: str, given: tuple[Any, ...], verb: str, path: str, manager: str
+) -> None:
+    answer = Mock(status=200, read=AsyncMock(return_value=b"{}"))
+    answer.__aenter__, answer.__aexit__ = AsyncMock(), AsyncMock(return_value=None)
+    client = Mock(call_api=AsyncMock(return_value=answer))
+    asyncio.run(getattr(WorkloadServer("alpha", client), method)(*given))
+    asked = client.call_api.call_args
+    assert asked.args == (path, verb)
+    query = dict(asked.kwargs["query_params"])
+    assert query == ({"fieldManager": manager, "force": "true"} if manager else {})

@@ -1,0 +1,100 @@
+"""One Workload that fails holds up no other, and nothing is taken to be deleted unasked."""
+
+import asyncio
+
+import pytest
+from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
+
+from services.kueue.adapters import reconciler
+from services.kueue.model.names import RECORD
+from services.kueue.model.states import WorkloadState
+from shared.kubernetes.api import ApiRefusedError
+from tests.support.kueue_api import CHECK
+from tests.unit.services.kueue.play import Play
+
+
+async def test_one_that_is_refused_is_set_aside_and_others_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    play = Play()
+    bad, good = play.home.submit("bad"), play.home.submit("good")
+    patch = play.home.patch
+
+    async def refused(key, body):  # type: ignore[no-untyped-def]
+        if key == bad:
+            raise ApiRefusedError("a webhook denies it")
+        return await patch(key, body)
+
+    monkeypatch.setattr(play.home, "patch", refused)
+    for _ in range(4):
+        await play.second()
+    assert play.home.condition(good, "Admitted")
+    play.home.evict(bad, "Preempted")
+    await play.second()
+    assert ("alpha", WorkloadState.ASIDE) in list(play.adapter.states())
+
+
+async def test_a_record_that_cannot_be_read_stops_its_workload_alone() -> None:
+    play = Play()
+    bad, good = play.home.submit("bad"), play.home.submit("good")
+    play.home.change(bad, {"metadata": {"annotations": {RECORD: "{"}}})
+    for _ in range(4):
+        await play.second()
+    assert play.home.condition(good, "Admitted")
+    assert not play.home.condition(bad, "Admitted")
+    assert ("alpha", WorkloadState.ASIDE) in list(play.adapter.states())
+
+
+async def test_a_start_of_a_workload_that_was_not_seen_yet_is_claimed() -> None:
+    play = Play()
+    key = play.home.submit("lu")
+    play.kueue()
+    await play.look()
+    play.region.advance(2)
+    [decision] = play.decisions()
+    assert decision.verdict == VERDICT_START
+    play.began()
+    play.adapter.mirror.remove(play.adapter.mirror.workloads()[0].id)
+    await play.adapter.obey([decision])
+    assert RECORD in play.home.workloads[key]["metadata"]["annotations"]
+
+
+async def test_a_start_of_what_is_not_there_cancels_its_job() -> None:
+    play = Play()
+    job_id = "north/alpha/physics/gone/00000009/1767225600"
+    decision = PlacementDecided(job_id=job_id, verdict=VERDICT_START, grant=1, attempt=1)
+    await play.adapter.obey([decision])
+    kinds = {event.WhichOneof("payload") for event in play.facts.values()}
+    assert kinds == {"job_declined", "job_cancelled"}
+
+
+async def test_checks_are_said_to_be_active_once_they_are_there() -> None:
+    play = Play()
+    await play.adapter.activate("alpha")
+    assert {"activated": CHECK} in play.home.told
+    objects = dict(play.home.check_objects())
+    active = {"conditions": [{"type": "Active", "status": "True"}]}
+    objects[CHECK]["status"] = active
+    play.adapter.note_checks("alpha", objects)
+    play.home.told.clear()
+    await play.adapter.activate("alpha")
+    assert play.home.told == []
+
+
+async def test_what_has_no_identity_is_counted_and_left_out() -> None:
+    play, odd = Play(), list[str]()
+    play.adapter._odd = odd.append
+    play.adapter.changed("alpha", {"metadata": {"name": "x"}})
+    play.adapter.replace("alpha", [{}])
+    assert odd == ["alpha", "alpha"]
+
+
+async def test_an_api_server_that_is_cut_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconciler, "_RETRY_S", 0)
+    play = Play()
+    key = play.home.submit("lu")
+    play.fate.strikes = {2: "cut before", 4: "cut after", 6: "cut before"}
+    for _ in range(6):
+        await play.second()
+        await asyncio.sleep(0)
+    assert play.home.condition(key, "Admitted")

@@ -1,0 +1,274 @@
+"""One course of everything: Kueue, users and the adapter, with a whole region behind them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from coplace.v1.control_pb2 import ClusterDeclared
+from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.placement_pb2 import VERDICT_START
+
+from coplace_client.errors import RejectedError
+from coplace_testing import Region
+from services.kueue.adapters.explainer import explained_wait_of
+from services.kueue.adapters.reconciler import ClustersKnown, WorkloadReconciler
+from services.kueue.model.explained_wait import ExplainedWait
+from services.kueue.model.facts import KueueTerms
+from services.kueue.model.records import parse_record
+from services.kueue.model.workloads import KueueWorkload, WorkloadKey
+from services.kueue.processor.reconcile import WaitLimit
+from shared.clients.asked import is_asked
+from shared.kubernetes.api import ApiUnavailableError
+from tests.support.kueue_api import CHECK, MULTIKUEUE, MemoryKueue, synchronise
+
+NODES = 2
+CORES = 8
+ARCHITECTURE = "north/kueue"
+
+
+def declared(name: str, nodes: int = NODES) -> ClusterDeclared:
+    """A cluster of small nodes, so that jobs wait for one another."""
+    return ClusterDeclared(
+        cluster=name,
+        site="north",
+        node_model="gold-6254",
+        nodes=nodes,
+        cores_per_node=CORES,
+        pstates_ghz=[1.2, 3.1],
+        idle_power_w=105,
+        peak_bandwidth_gbps=281.6,
+        processors_tdp_w=400,
+        architecture=ARCHITECTURE,
+        node_names=[f"{name}[1-{nodes}]"],
+    )
+
+
+def node_names(name: str) -> dict[str, int]:
+    return {f"{name}{number}": CORES for number in range(1, NODES + 1)}
+
+
+class KilledError(BaseException):
+    """The process was killed here."""
+
+
+@dataclass
+class Fate:
+    """At which calls to the outside what goes wrong: killed or cut, before it was done or after."""
+
+    strikes: dict[int, str] = field(default_factory=dict)
+    calls: int = 0
+
+    async def around(self, call: Callable[[], Any]) -> Any:
+        self.calls += 1
+        strike = self.strikes.pop(self.calls, "")
+        if strike == "killed before":
+            raise KilledError
+        if strike == "cut before":
+            raise ApiUnavailableError("cut")
+        result = await call()
+        if strike == "killed after":
+            raise KilledError
+        if strike == "cut after":
+            raise ApiUnavailableError("cut")
+        return result
+
+
+@dataclass
+class FatedApi:
+    """An API server behind a fate."""
+
+    server: MemoryKueue
+    fate: Fate
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method = getattr(self.server, name)
+        return lambda *given: self.fate.around(lambda: method(*given))
+
+
+class Play:
+    """A manager with two workers, or one cluster where there is no manager."""
+
+    def __init__(
+        self, clusters: Sequence[str] = ("alpha",), manager: str = "", *, gated: bool = False
+    ) -> None:
+        self.region = Region([declared(each) for each in clusters], round_s=1.0)
+        self.fate = Fate()
+        self.clusters, self.manager = clusters, manager
+        now = lambda: self.region.now_us  # noqa: E731
+        self.workers = {
+            each: MemoryKueue(each, now, quota=2 * NODES * CORES, slots=node_names(each))
+            for each in clusters
+        }
+        self.servers = dict(self.workers)
+        if manager:
+            checks = (CHECK, MULTIKUEUE) if gated else (MULTIKUEUE,)
+            self.servers[manager] = MemoryKueue(manager, now, quota=10_000, checks=checks)
+        for server in self.servers.values():
+            server.on_write = self.check_starts
+        self.home = self.servers[manager or clusters[0]]
+        self.facts: dict[str, Envelope] = {}
+        self.position, self.slack_s = 0, 0.0
+        self.began()
+
+    def began(self) -> None:
+        """A process starts: it lists all, and reads decisions from where it had committed."""
+        apis = {name: FatedApi(server, self.fate) for name, server in self.servers.items()}
+        selectors: Mapping[str, Mapping[str, str]] = {name: {} for name in self.clusters}
+        self.adapter = WorkloadReconciler(
+            apis,
+            [self.manager] if self.manager else [],
+            self,
+            self,
+            ClustersKnown(selectors, lambda name: frozenset(node_names(name))),
+            KueueTerms("north", ARCHITECTURE, 3600, dict.fromkeys(self.clusters, "gold-6254")),
+            WaitLimit(),
+            lambda: self.region.now_us,
+        )
+        self.seen = dict.fromkeys(self.servers, 0)
+        self.read = self.position
+        for name, server in self.servers.items():
+            self.adapter.note_checks(name, server.check_objects())
+            config = {"metadata": {"name": "workers"}, "spec": {"clusters": list(self.clusters)}}
+            self.adapter.note_configs(name, {"workers": config})
+        for name in self.servers:
+            self.relist(name)
+
+    # What is outside of the adapter.
+
+    async def tell(self, event: Envelope) -> None:
+        """Ingest."""
+
+        async def take() -> None:
+            if event.id not in self.facts:
+                self.region.send(event)
+                self.facts[event.id] = event
+
+        try:
+            await self.fate.around(take)
+        except ApiUnavailableError:
+            await self.tell(event)  # as the sender does: until it is acknowledged
+
+    async def explain(self, job_id: str) -> ExplainedWait | None:
+        """Placement, which answers."""
+        try:
+            return explained_wait_of(self.region.explain(job_id))
+        except RejectedError:
+            return None
+
+    # What happens.
+
+    def relist(self, name: str) -> None:
+        """What a gap in the watch leads to."""
+        server = self.servers[name]
+        self.seen[name] = len(server.log)
+        self.adapter.replace(name, [dict(each) for each in server.workloads.values()])
+        self.adapter.replace_pods(name, list(server.pods.values()))
+
+    def deliver(self, name: str, most: int, *, again: int = 0) -> None:
+        """Some of what a watch has; some of it once more."""
+        log, begin = self.servers[name].log, max(0, self.seen[name] - again)
+        end = min(len(log), self.seen[name] + most)
+        for _, kind, each in log[begin:end]:
+            if kind.startswith("pod"):
+                self.adapter.see_pod(name, each, is_removed=kind == "pod deleted")
+            elif kind == "deleted":
+                self.adapter.deleted(name, each)
+            else:
+                self.adapter.changed(name, each)
+        self.seen[name] = max(end, self.seen[name])
+
+    def decisions(self) -> list[Any]:
+        """What the adapter is to obey."""
+        own = frozenset(self.servers)
+        return [each for each in self.region.decisions() if is_asked(each, "north", own)]
+
+    async def obey(self, most: int = 10_000) -> None:
+        """Decisions are read, obeyed and committed."""
+        for decision in self.decisions()[self.read : self.read + most]:
+            await self.adapter.obey([decision])
+            self.read += 1
+        self.position = self.read
+
+    def kueue(self) -> None:
+        """Kueue of all clusters looks at all there is."""
+        for server in self.servers.values():
+            server.tick()
+        if self.manager:
+            synchronise(self.home, self.workers)
+
+    async def second(self, *, readies: bool = True) -> None:
+        """A second in which all is well."""
+        self.kueue()
+        if readies:
+            for server in self.workers.values():
+                for key in list(server.workloads):
+                    for _ in range(4):
+                        server.make_ready(key)
+        await self.look()
+        self.region.advance(1)
+        await self.look()
+
+    async def look(self) -> None:
+        """The adapter sees all there is, and does what follows."""
+        for name in self.servers:
+            self.deliver(name, 10_000)
+            for workload in self.adapter.mirror.workloads():
+                self.adapter.touch(workload.id)
+        await self.adapter.work_off()
+        await self.obey()
+        await self.adapter.work_off()
+
+    # What is checked.
+
+    def check_starts(self) -> None:
+        """After every write: nothing starts, and nothing is nominated, without a live grant that
+        was decided for that cluster."""
+        for server in self.servers.values():
+            for key, body in server.workloads.items():
+                self._check(server, key, body)
+
+    def _check(self, server: MemoryKueue, key: WorkloadKey, body: dict[str, Any]) -> None:
+        checks = {e["name"]: e["state"] for e in body["status"].get("admissionChecks", ())}
+        is_ready = checks.get(CHECK) == "Ready" and not server.is_over(key)
+        nominated = body["status"].get("nominatedClusterNames") or ()
+        if not is_ready and not nominated:
+            return
+        root = body
+        if self.manager and server is not self.home:
+            root = self.home.workloads.get(key._replace(server=self.manager), body)
+        record = parse_record(KueueWorkload(self.home.server, root))
+        assert record is not None, f"{key} started without a record"
+        claim = record.claim
+        assert claim.is_live or record.outcome, f"{key} started without a grant: {record}"
+        granted = [
+            each.cluster
+            for each in self.region.decisions()
+            if (each.job_id, each.grant) == (record.job_id, claim.grant)
+            and each.verdict == VERDICT_START
+        ]
+        assert granted == [claim.cluster], f"{key} runs under {claim}, decided was {granted}"
+        assert set(nominated) <= {claim.cluster}
+
+    def check_charges(self) -> None:
+        """Every run was charged once, from the last pod's Ready to the last pod's end. What ended
+        while the process was dead may be charged until it was seen."""
+        ran = {
+            (uid.split("-")[0], grant): (run.ended_us - run.began_us) / 1e6
+            for server in self.workers.values()
+            for (uid, grant), run in server.runs.items()
+            if run.began_us and run.ended_us
+        }
+        newest = {(each.job_id, each.attempt): each.runtime_s for each in self.region.charges()}
+        charged: dict[tuple[str, int], float] = {}
+        for (job_id, attempt), runtime_s in newest.items():
+            charged[job_id.split("/")[4], self._grant(job_id, attempt)] = runtime_s
+        for run_id in ran.keys() | {name for name, runtime_s in charged.items() if runtime_s}:
+            told, real = charged.get(run_id, 0.0), ran.get(run_id, 0.0)
+            assert real <= told <= real + self.slack_s, f"{run_id}: ran {real}, charged {told}"
+
+    def _grant(self, job_id: str, attempt: int) -> int:
+        """The grant that an attempt ran under, as was published; 0: none."""
+        facts = (e.job_finished for e in self.facts.values() if e.HasField("job_finished"))
+        found = [e.grant for e in facts if (e.job_id, e.attempt) == (job_id, attempt)]
+        assert len(found) <= 1, f"{job_id} ended twice as attempt {attempt}"
+        return found[0] if found else 0

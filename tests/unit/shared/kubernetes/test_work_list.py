@@ -1,0 +1,35 @@
+"""Each object is looked at once, however often that was asked for."""
+
+import asyncio
+
+from shared.kubernetes.work_list import WorkList
+
+
+async def test_what_was_touched_is_looked_at_in_order_and_once() -> None:
+    seen: list[str] = []
+
+    async def look(key: str) -> None:
+        seen.append(key)
+        if seen == ["a"]:
+            work.touch("c")
+
+    work = WorkList(look)
+    for key in ("a", "b", "a"):
+        work.touch(key)
+    await work.work_off()
+    assert seen == ["a", "b", "c"]
+
+
+async def test_the_earliest_of_later_looks_counts() -> None:
+    seen = asyncio.Event()
+
+    async def look(key: str) -> None:
+        seen.set()
+
+    work = WorkList(look)
+    work.later("a", 60)
+    work.later("a", 0.01)
+    work.later("a", 60)
+    working = asyncio.create_task(work.work())
+    await asyncio.wait_for(seen.wait(), 5)
+    working.cancel()
