@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 import structlog
@@ -23,6 +23,7 @@ from services.slurm.adapters.heartbeat import SlurmHeartbeat
 from services.slurm.adapters.kept_runs import EndedRuns
 from services.slurm.adapters.limited import LimitedStarts
 from services.slurm.adapters.looks import SlurmLooks
+from services.slurm.adapters.lost_starts import LostStarts
 from services.slurm.adapters.meter import SlurmMeter
 from services.slurm.adapters.node_power import NodePowerPublisher
 from services.slurm.adapters.notes import JobNotes, NotesAMinute
@@ -59,6 +60,8 @@ _AGAIN_S: Final = 5.0
 _QUOTES_EVERY_S: Final = 0.2
 # For so long behind a change Slurm is looked at as often as while there are some.
 _BUSY_S: Final = 30.0
+# A slurmctld that was killed shows soon what it forgot.
+_LOST_EVERY_S: Final = 10.0
 # The plugin leaves its word a moment before Slurm has the job.
 _WORD_BEFORE_S: Final = 0.05
 # Slurm answers no more than this part of the time, since slurmctld has others to answer; where jobs
@@ -68,6 +71,7 @@ _MOST_WHERE_JOBS_COME: Final = 0.5
 
 log = structlog.get_logger(__name__)
 _T = TypeVar("_T")
+_Act = Callable[[], Awaitable[object]]
 
 
 async def serve(process: Process) -> None:
@@ -174,6 +178,7 @@ async def _connect(
         (own.nodes_every_s, _Nodes(both, publisher).tell),
         (own.reorders_every_s, order.look),
         (own.declares_every_s, lambda: declarer.declare_all(publisher, terms)),
+        (own.limits_every_s, lambda: limits.look(looks.shown)),
     )
     obedience = Obedience(
         *(slurm, region, site, notes.made, both.looks, publisher.held_at_us),
@@ -181,16 +186,18 @@ async def _connect(
     )
     tries = Tries(obedience)
     limited = LimitedStarts(region, site, both.clusters, tries.refuse)
+    lost = LostStarts(region, site, both.clusters, tries.obey)
     declared_limits = LimitsBySlurm(region, both.source, own.site)
     limits = LimitWatch(slurm, config, declared_limits, limited, own.site)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(looks.run())
         tasks.create_task(reader.run(tries.obey))
-        tasks.create_task(_every(own.looks_every_s, ended.publish, PluginsWord(own.ended_dir)))
-        tasks.create_task(limited.run(lambda: looks.shown, own.looks_every_s))
-        tasks.create_task(_every(own.limits_every_s, lambda: limits.look(looks.shown)))
+        publish, word = _beside(ended.publish), PluginsWord(own.ended_dir)
+        tasks.create_task(_every(own.looks_every_s, publish, word))
+        tasks.create_task(_every(own.looks_every_s, lambda: limited.look(looks.shown)))
+        tasks.create_task(_every(_LOST_EVERY_S, lambda: lost.look(looks.shown)))
         for period_s, act in done_every_s:
-            tasks.create_task(_every(period_s, act))
+            tasks.create_task(_every(period_s, _beside(act)))
 
 
 class _Nodes:
@@ -330,7 +337,7 @@ class _Looks:
         """Look, until cancelled."""
         problem = ""
         while True:
-            problem = await _tried(self._look, problem)
+            problem = await _tried(_beside(self._look), problem)
             is_busy = time.monotonic() < self._busy_until_s
             every_s = self._own.looks_every_s if is_busy else self._own.idle_looks_every_s
             pause_s = max(every_s, _rest_s(self._answered_in_s, _MOST_OF_TIME))
@@ -384,7 +391,12 @@ def _rest_s(answered_in_s: float, most_of_time: float) -> float:
     return answered_in_s * (1 / most_of_time - 1)
 
 
-async def _every(period_s: float, act: Callable[[], object], word: PluginsWord = NO_WORD) -> None:
+def _beside(act: Callable[[], object]) -> _Act:
+    """Return what does it beside the loop."""
+    return lambda: asyncio.to_thread(act)
+
+
+async def _every(period_s: float, act: _Act, word: PluginsWord = NO_WORD) -> None:
     """Do it so often, and when there is word."""
     problem = ""
     while True:
@@ -393,11 +405,11 @@ async def _every(period_s: float, act: Callable[[], object], word: PluginsWord =
         await word.wait(period_s)
 
 
-async def _tried(act: Callable[[], object], before: str) -> str:
+async def _tried(act: _Act, before: str) -> str:
     """Do it; what fails is tried at the next time, and keeps nothing else from being done. Return
     what the problem is, which is noted where it was another one `before`."""
     try:
-        await asyncio.to_thread(act)
+        await act()
     except Exception as error:  # noqa: BLE001 no answer of Slurm's is a reason to end
         problem = shown_error(error)
         if problem != before:

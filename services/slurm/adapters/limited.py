@@ -1,10 +1,9 @@
 """Gives starts back that Slurm does not make for a limit of its own, so that no node waits."""
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from math import inf
-from typing import Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple
 
 import structlog
 from coplace.v1.jobs_pb2 import HOLDER_MANAGER, JobReleased
@@ -13,7 +12,6 @@ from coplace.v1.placement_service_pb2 import JOB_STANDING_HELD
 
 from coplace_client.facts import fact
 from services.slurm.adapters.region import AskedRegion
-from services.slurm.adapters.tries import shown_error
 from services.slurm.model.jobs import SlurmJob
 from services.slurm.model.limits import limited_by
 from shared.process.clock import now_us
@@ -58,19 +56,6 @@ class LimitedStarts:
         self._refuse, self._clock_s = refuse, clock_s
         self._since_s: dict[str, float] = {}
         self._declined: dict[str, _Limited] = {}
-
-    async def run(self, shown: Callable[[], Sequence[SlurmJob]], every_s: float) -> NoReturn:
-        """Look at the jobs that are `shown` every so often, until cancelled."""
-        problem = ""
-        while True:
-            try:
-                await self.look(shown())
-                problem = ""
-            except Exception as error:  # noqa: BLE001 it is tried again, whatever it was
-                if (said := shown_error(error)) != problem:
-                    problem = said
-                    log.warning("tried again", problem=problem)
-            await asyncio.sleep(every_s)
 
     @property
     def has_declined(self) -> bool:
