@@ -17,6 +17,7 @@ from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
 
 from cli.answers import write_answer
 from cli.asking import Ingest, Placement, asking
+from cli.listing import require_site
 from cli.outcomes import order, show_state, tell
 from cli.output import Output, OutputName, Row
 from cli.speaking import Source
@@ -105,6 +106,7 @@ def set_limits(
     wait: Wait = WAIT_S,
 ) -> None:
     """Declare all limits of a user, an account, a QOS or a partition: they replace those before."""
+    require_site(placement, site)
     within = SubjectKind(each) if each else None
     subject = Subject(SubjectKind(kind), name, within, site=site)
     node_s = ceil(node_hours * _HOUR_S)
@@ -131,6 +133,7 @@ def show(
     placement: Placement = "127.0.0.1:50053",
 ) -> None:
     """List the limits, and what is allocated under them."""
+    require_site(placement, site)
     answer = ask(placement, site)
     rows = [row(limit) for limit in answer.limits]
     # Programs get all columns; people those that say something.

@@ -39,6 +39,13 @@ def require_cluster(placement: str, name: str) -> None:
     require_known("cluster", name, (each.name for each in listed_clusters(placement)))
 
 
+def require_site(placement: str, name: str) -> None:
+    """Raise UnknownNameError for a site of no cluster, UnansweredError without an answer; no name
+    is no site."""
+    if name:
+        require_known("site", name, {each.site for each in listed_clusters(placement)})
+
+
 def ask_jobs(
     placement: str, request: ListJobsRequest, limit: int, *, within_s: float = _WITHIN_S
 ) -> ListJobsResponse:

@@ -282,7 +282,7 @@ class PlacementService:
         self, data: bytes, context: ServicerContext[Any, Any]
     ) -> ListLimitsResponse:
         """Answer with what users and accounts may have, and have."""
-        site = ListLimitsRequest.FromString(data).site
+        site = _parsed(ListLimitsRequest, data).site
         queries = self._on_duty()
         await self._require(context, "ListLimits", About(is_region=not site, site=site))
         return queries.limits(site)
