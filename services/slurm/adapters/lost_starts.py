@@ -2,11 +2,11 @@
 seconds. A job that it had started waits again then, held and without a word on its grant."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import structlog
-from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
+from coplace.v1.placement_pb2 import VERDICT_START, PlacedPart, PlacementDecided
 from coplace.v1.placement_service_pb2 import (
     JOB_STANDING_DECIDED,
     JOB_STANDING_RUNNING,
@@ -17,6 +17,7 @@ from coplace.v1.placement_service_pb2 import (
 from coplace_client.errors import RejectedError
 from services.slurm.adapters.region import AskedRegion
 from services.slurm.model.jobs import SlurmJob
+from shared.domain.array_tasks import as_task
 from shared.process.clock import now_us
 from shared.slurm.facts import Site, identify
 
@@ -31,7 +32,8 @@ class LostStarts:
     """Compares jobs that wait in Slurm without a word with those that placement knows as started.
 
     Such a job has its nodes in placement, and nobody else gets them: it starts there again, under
-    the same grant. Jobs that Slurm started by itself have no grant, and are let be."""
+    the same grant. Jobs that Slurm started by itself have no grant, and are let be; but the parts
+    of a heterogeneous job, which have none once they run (ADR 0160)."""
 
     def __init__(
         self,
@@ -51,19 +53,34 @@ class LostStarts:
             await self._obey(start)
 
     def _lost(self, shown: Iterable[SlurmJob]) -> list[PlacementDecided]:
-        waiting = frozenset(self._without_word(shown))
-        lost = [job for job in self._started() if job.job_id in waiting] if waiting else []
-        before, self._suspects = self._suspects, frozenset(job.job_id for job in lost)
-        again = [job for job in lost if job.job_id in before]
-        nodes = self._nodes({job.allocation.cluster for job in again})
+        waiting = dict(self._without_word(shown))
+        started = {job.job_id: job for job in self._started()} if waiting else {}
+        lost = {name: [job] for name, job in started.items() if _waits(job, waiting)}
+        lost |= dict(self._gangs(waiting, started))
+        before, self._suspects = self._suspects, frozenset(lost)
+        again = {name: runs for name, runs in lost.items() if name in before}
+        nodes = self._nodes({run.allocation.cluster for runs in again.values() for run in runs})
         # Of a node that many share placement does not name all.
-        return [_start_of(job, nodes[job.job_id]) for job in again if job.job_id in nodes]
+        return [
+            _start_of(name, runs, [nodes[run.job_id] for run in runs])
+            for name, runs in again.items()
+            if all(run.job_id in nodes for run in runs)
+        ]
 
-    def _without_word(self, shown: Iterable[SlurmJob]) -> Iterable[str]:
+    def _gangs(
+        self, waiting: Mapping[str, SlurmJob], started: Mapping[str, ListedJob]
+    ) -> Iterator[tuple[str, list[ListedJob]]]:
+        """Yield the heterogeneous jobs of which placement knows all parts as runs."""
+        for name, gang in waiting.items():
+            ids = [identify(part.message(), self._site) for part in gang.parts]
+            if ids and all(each in started for each in ids):
+                yield name, [started[each] for each in ids]
+
+    def _without_word(self, shown: Iterable[SlurmJob]) -> Iterable[tuple[str, SlurmJob]]:
         for job in shown:
-            if job.is_pending and not (job.word.grant or job.is_given_back or job.parts):
+            if job.is_pending and not (job.word.grant or job.is_given_back):
                 try:
-                    yield identify(job.message(), self._site)
+                    yield identify(job.message(), self._site), job
                 except RejectedError:
                     continue
 
@@ -73,9 +90,9 @@ class LostStarts:
             request = ListJobsRequest(cluster=cluster, standings=_STARTED)
             for job in self._region.jobs(request):
                 allocation = job.allocation
-                is_ours = allocation.cluster == cluster and allocation.grant > 0
                 is_running = job.standing == JOB_STANDING_RUNNING
-                if is_ours and (is_running or allocation.since_us < latest_us):
+                is_old = is_running or allocation.since_us < latest_us
+                if allocation.cluster == cluster and is_old:
                     yield job
 
     def _nodes(self, clusters: Iterable[str]) -> Mapping[str, list[str]]:
@@ -88,17 +105,34 @@ class LostStarts:
         return found
 
 
-def _start_of(job: ListedJob, nodes: Iterable[str]) -> PlacementDecided:
-    """The decision by which it started, without its latest time where it had started by then."""
-    allocation, is_running = job.allocation, job.standing == JOB_STANDING_RUNNING
-    return PlacementDecided(
-        job_id=job.job_id,
-        attempt=job.attempt,
+def _waits(started: ListedJob, waiting: Mapping[str, SlurmJob]) -> bool:
+    """Return whether a job waits, by itself or with other tasks of its array."""
+    named = as_task(started.job_id)
+    array = waiting.get(named[0]) if named else None
+    if not started.allocation.grant:
+        return False
+    if named is None or array is None or not array.is_array:
+        return started.job_id in waiting
+    return array.has_task(named[1])
+
+
+def _start_of(
+    name: str, runs: Sequence[ListedJob], nodes: Sequence[Sequence[str]]
+) -> PlacementDecided:
+    """The decision by which a job started, with the nodes of its run, or of those of its parts;
+    without its latest time where it had started by then."""
+    of, is_gang = runs[0].allocation, runs[0].job_id != name
+    is_running = runs[0].standing == JOB_STANDING_RUNNING
+    found = PlacementDecided(
+        job_id=name,
+        attempt=runs[0].attempt,
         verdict=VERDICT_START,
-        grant=allocation.grant,
-        cluster=allocation.cluster,
-        node_names=nodes,
-        freq_ghz=allocation.freq_ghz,
-        walltime_s=(allocation.ends_by_us - allocation.since_us) / 1e6,
-        start_by_us=0 if is_running else allocation.start_by_us,
+        grant=max(of.grant, 1),
+        cluster=of.cluster,
+        freq_ghz=of.freq_ghz,
+        walltime_s=max(run.allocation.ends_by_us - run.allocation.since_us for run in runs) / 1e6,
+        start_by_us=0 if is_running else of.start_by_us,
+        parts=[PlacedPart(node_names=each) for each in nodes] if is_gang else (),
     )
+    found.node_names.extend(name for each in nodes for name in each)
+    return found

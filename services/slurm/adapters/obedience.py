@@ -10,7 +10,6 @@ from typing import Final
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_pb2 import VERDICT_ACTION, VERDICT_START, PlacementDecided
 
-from coplace_client.errors import RejectedError
 from coplace_client.facts import action_done, action_refused, decline_event
 from services.slurm.adapters.commands import Slurm, SlurmBusyError, SlurmRefusedError
 from services.slurm.adapters.giving_back import GIVEN_BACK, restored
@@ -38,7 +37,7 @@ from services.slurm.processor.orders import (
     orders,
     orders_of_refused,
 )
-from shared.domain.array_tasks import as_task, parse_tasks
+from shared.domain.array_tasks import as_task
 from shared.domain.hostlist import expand
 from shared.domain.printable import printable
 from shared.process.clock import now_us
@@ -209,15 +208,8 @@ def _waiting_task(job_id: str, shown: Iterable[SlurmJob], site: Site) -> SlurmJo
     array_id, index = named
     for job in shown:
         if job.is_array and job.is_pending and _id_of(job, site) == array_id:
-            return job.task(index) if _has_task(job, index) else None
+            return job.task(index) if job.has_task(index) else None
     return None
-
-
-def _has_task(array: SlurmJob, index: int) -> bool:
-    try:
-        return parse_tasks(array.tasks).ordinal(index) is not None
-    except RejectedError:
-        return False
 
 
 def _id_of(job: SlurmJob, site: Site) -> str:

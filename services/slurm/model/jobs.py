@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from coplace_client.errors import RejectedError
+from shared.domain.array_tasks import parse_tasks
 from shared.slurm.answers import iso_time, number, text, texts
 from shared.slurm.exits import exit_text
 from shared.slurm.facts import OUTCOMES
@@ -404,6 +405,13 @@ class SlurmJob:
     def name_of_waiting(self) -> str:
         """Return how they name what waits of it alone: an array's name is of tasks that run too."""
         return f"{self.array_number}_[{self.tasks}]" if self.is_array else self.name_in_slurm
+
+    def has_task(self, index: int) -> bool:
+        """Return whether a task of an array waits in it."""
+        try:
+            return parse_tasks(self.tasks).ordinal(index) is not None
+        except RejectedError:
+            return False
 
     def task(self, index: int) -> "SlurmJob":
         """Return a task of an array that waits, as if it waited alone."""

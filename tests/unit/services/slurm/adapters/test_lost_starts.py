@@ -16,6 +16,7 @@ from coplace.v1.placement_service_pb2 import (
 )
 
 from services.slurm.adapters.lost_starts import LostStarts
+from services.slurm.model.het_jobs import with_gangs
 from services.slurm.model.jobs import SlurmJob
 from shared.process.clock import now_us
 from tests.unit.services.slurm.fields import JOB, RUNS, SUBMIT_S
@@ -29,10 +30,12 @@ STARTED_US = SUBMIT_S * 1_000_000
 class _Region(PlayedRegion):
     """Knows which nodes jobs have."""
 
-    groups: tuple[NodeGroup, ...] = (
-        NodeGroup(cluster="alpha", nodes=["n1"], job_ids=[NAME, "north/alpha/3/1"]),
-        NodeGroup(cluster="alpha", nodes=["n[3-4]"], job_ids=[NAME]),
-    )
+    def __init__(self) -> None:
+        super().__init__()
+        self.groups = [
+            NodeGroup(cluster="alpha", nodes=["n1"], job_ids=[NAME, "north/alpha/3/1"]),
+            NodeGroup(cluster="alpha", nodes=["n[3-4]"], job_ids=[NAME]),
+        ]
 
     def nodes(self, cluster: str) -> ShowNodesResponse:
         """What is set."""
@@ -82,6 +85,43 @@ def test_a_start_that_slurm_forgot_is_made_again_as_it_was() -> None:
     ]
 
 
+@pytest.mark.parametrize(("tasks", "is_made"), [("1-3", True), ("2,5", True), ("1,3", False)])
+def test_a_task_waits_again_with_the_others_of_its_array(tasks: str, is_made: bool) -> None:
+    beside, array = _Beside(), {**HELD, "array_job_id": 17, "array_task_string": tasks}
+    beside.region.listed[0].job_id = f"{NAME}_2"
+    beside.region.groups[0].job_ids.append(f"{NAME}_2")
+    beside.look(array)
+    beside.look(array)
+    assert [each.job_id for each in beside.made] == [f"{NAME}_2"] * is_made
+
+
+def test_a_heterogeneous_job_is_started_again_on_the_nodes_of_its_parts() -> None:
+    beside, parts = _Beside(grant=0), []
+    beside.region.listed = []
+    for offset, node in enumerate(("n7", "n[8-9]")):
+        het = {"het_job_id": 17, "het_job_offset": offset, "het_job_id_set": "17-18"}
+        parts.append({**HELD, "job_id": 17 + offset, **het})
+        job_id = f"north/alpha/17+{offset}/{SUBMIT_S}"
+        allocation = Allocation(
+            cluster="alpha", since_us=1, ends_by_us=1 + (offset + 1) * 60_000_000
+        )
+        run = ListedJob(
+            job_id=job_id, attempt=1, standing=JOB_STANDING_RUNNING, allocation=allocation
+        )
+        beside.region.listed.append(run)
+        beside.region.groups.append(NodeGroup(nodes=[node], job_ids=[job_id]))
+    gang = with_gangs([SlurmJob(each) for each in parts])
+    for _ in range(2):
+        asyncio.run(beside.lost.look(gang))
+    [made] = beside.made
+    assert (made.job_id, made.grant, made.walltime_s) == (NAME, 1, 120)
+    assert [list(each.node_names) for each in made.parts] == [["n7"], ["n[8-9]"]]
+    beside.region.listed.pop()
+    for _ in range(2):
+        asyncio.run(beside.lost.look(gang))
+    assert beside.made == [made], "of one part nothing is known"
+
+
 def test_a_start_that_was_decided_long_ago_and_has_left_no_word_is_made_within_its_time() -> None:
     beside = _Beside(JOB_STANDING_DECIDED)
     beside.look(HELD)
@@ -118,7 +158,7 @@ def test_what_is_in_hand_or_was_started_by_slurm_itself_is_let_be() -> None:
 
 def test_a_job_whose_nodes_are_not_named_is_let_be() -> None:
     beside = _Beside()
-    beside.region.groups = (NodeGroup(cluster="alpha", nodes=["n1"], jobs_left_out=40),)
+    beside.region.groups = [NodeGroup(cluster="alpha", nodes=["n1"], jobs_left_out=40)]
     beside.look(HELD)
     beside.look(HELD)
     assert beside.made == []
