@@ -1,6 +1,6 @@
 """Jobs in a real Kueue with Coplace's check, beside the same Kueue without it.
 
-    python -m tests.kueue --programs FOLDER --source FOLDER --jobs 100
+    python -m tests.kueue --programs FOLDER --kueue FOLDER --jobs 100
 
 The API server, its Job controller and scheduler, Kueue, Kafka and Coplace are real, the nodes
 simulated. It says how long Jobs waited for their admission, that each ran once, and whether charges
@@ -198,7 +198,7 @@ def charged(deployment: Deployment, kubelets: KueueKubelets, queue: str) -> int:
 async def play(arguments: argparse.Namespace, folder: Path, stack: ExitStack) -> int:
     """Play both queues by turns."""
     cluster = stack.enter_context(
-        KueueCluster("alpha", folder / "alpha", arguments.programs, True, source=arguments.source)
+        KueueCluster("alpha", folder / "alpha", arguments.programs, True, kueue=arguments.kueue)
     )
     servers = stack.enter_context(LocalServers(folder / "servers", redis=False))
     settings = Settings(
@@ -235,8 +235,8 @@ async def _watch(cluster: KueueCluster, admissions: Admissions) -> None:
 def main() -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--programs", type=Path, required=True, help="of Kubernetes, and Kueue")
-    parser.add_argument("--source", type=Path, required=True, help="of Kueue")
+    parser.add_argument("--programs", type=Path, required=True, help="of Kubernetes")
+    parser.add_argument("--kueue", type=Path, required=True, help="its program and sources")
     parser.add_argument("--jobs", type=int, default=100, help="in each queue")
     parser.add_argument("--rate", type=float, default=5.0, help="Jobs a second")
     parser.add_argument("--nodes", type=int, default=50)

@@ -63,14 +63,14 @@ _OUTCOMES: Final = {
 
 class Surroundings(NamedTuple):
     """What is around a Workload: the checks of its API server and of that where its copy is, the
-    labels of the nodes of each cluster and of each flavor there, and the nodes that clusters
-    declared."""
+    labels of the nodes of its cluster and of each flavor there, and the nodes that the cluster
+    declared, by name, with the label by which pods ask for each."""
 
     checks: CheckNames = CheckNames()
     copy_checks: CheckNames = CheckNames()
     selector: Mapping[str, str] = {}
     flavors: Mapping[str, Mapping[str, str]] = {}
-    nodes: frozenset[str] = frozenset()
+    hostnames: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,7 +357,7 @@ class _Granted:
         """Where its pods are, if Coplace knows all of these nodes; else as was decided."""
         units, claim = self.seen_units(), self.claim
         decided = [name for each in claim.nodes for name in expand(each)]
-        is_known = units.keys() <= self.seen.around.nodes and units
+        is_known = units.keys() <= self.seen.around.hostnames.keys() and units
         if not is_known or dict(zip(decided, claim.units, strict=True)) == units:
             return claim
         names = sorted(units)
@@ -392,6 +392,7 @@ class _Granted:
                 self.record,
                 self.seen.workload.id.uid,
                 selector=around.selector,
+                hostnames=around.hostnames,
                 flavors=around.flavors,
             )
         message = f"Coplace: grant {claim.grant} on {claim.cluster} at {claim.freq_ghz:g} GHz"

@@ -119,7 +119,7 @@ class Play:
             [self.manager] if self.manager else [],
             self,
             self,
-            ClustersKnown(selectors, lambda name: frozenset(node_names(name))),
+            ClustersKnown(selectors, lambda name: {each: each for each in node_names(name)}),
             KueueTerms("north", ARCHITECTURE, 3600, dict.fromkeys(self.clusters, "gold-6254")),
             WaitLimit(),
             lambda: self.region.now_us,
