@@ -206,7 +206,7 @@ class _WaitingWorkload:
         if left_us > 0:
             return [LookAgain(left_us / _SECOND_US)]
         workload, explained = self.seen.workload, self.record.explained
-        delay_s = explained.delay_s(self.moment.now_us)
+        delay_s = explained.delay_s(self.moment.now_us, hold.tried)
         own = checks.own_of(workload)
         state = CheckState.RETRY
         return [AnswerCheck(workload, own, state, explained.words, requeue_s=delay_s)]
@@ -229,7 +229,7 @@ def _put_off(
     waits."""
     workload, explained = seen.workload, seen.explained or ExplainedWait()
     if seen.around.checks.own_of(workload):
-        held = replace(record.held(workload.reservation, moment.now_us), explained=explained)
+        held = record.put_off(workload.reservation, moment.now_us, explained)
         return [KeepRecord(workload, held, f"put off: {explained.words}")]
     return _say(seen, record)
 

@@ -86,7 +86,7 @@ def test_a_hold_is_kept_first_and_retry_follows_when_no_start_can_come() -> None
     assert [each.after_s for each in effects if isinstance(each, LookAgain)] == [1.0]
     after = Moment(TERMS, NOW_US + 1_000_000)
     [retry] = written(reconcile(late, kept.record, after))
-    assert (retry.state, retry.requeue_s) == (CheckState.RETRY, 60)
+    assert (retry.state, retry.requeue_s) == (CheckState.RETRY, 5)
     assert retry.message == "Coplace: no nodes"
 
 
