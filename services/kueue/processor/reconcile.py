@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 from coplace.v1.jobs_pb2 import JOB_OUTCOME_CANCELLED, JOB_OUTCOME_TIMED_OUT, JobOutcome
 
 from coplace_client.errors import RejectedError
-from coplace_client.facts import decline_event
 from services.kueue.model.bodies import pod_set_updates
 from services.kueue.model.explained_wait import ExplainedWait
 from services.kueue.model.facts import (
@@ -179,6 +178,10 @@ class _WaitingWorkload:
         if workload.is_over:
             end = finished_end(workload, 0)
             return [*told, *_close(self.seen, record, self.moment, end)]
+        if record.stop is not None:
+            outcome = shown(f"cancelled: {record.stop.reason}")
+            kept = replace(record, outcome=outcome, stop=None)
+            return [*told, KeepRecord(workload, kept, outcome)]
         return [*told, *self._next()]
 
     def _next(self) -> Sequence[WorkloadEffect]:
@@ -423,18 +426,13 @@ class _Granted:
         """Its grant did not lead to a run: that is kept first, and published then. Coplace may not
         start it again before it has quota."""
         claim, workload = self.claim, self.seen.workload
-        kept = replace(self.record, claim=claim.declining(claim.grant, claim.attempt), stop=None)
-        kept = replace(kept, past=PastRun(claim, why))
+        stop = self.record.stop
+        is_cancelled = stop is not None and stop.then is AfterStop.CANCEL
+        kept = replace(self.record, claim=claim.declining(claim.grant, claim.attempt))
+        kept = replace(kept, past=PastRun(claim, why), stop=stop if is_cancelled else None)
         if not self.seen.around.checks.asks(workload):
             kept = kept.held(workload.reservation, self.moment.now_us)
         return [KeepRecord(workload, kept, f"declined grant {claim.grant}: {why}")]
-
-    def _declined(self, why: str, held: WorkloadRecord) -> list[WorkloadEffect]:
-        of = (self.record.job_id, self.claim.attempt, self.claim.grant)
-        site = self.moment.terms.site
-        declined = decline_event(site, *of, shown(why), self.moment.now_us)
-        hold = [PublishFact(hold_word(held, self.moment.terms))] if held.hold.is_held else []
-        return [*hold, PublishFact(declined)]
 
     def _set_back(self) -> Sequence[WorkloadEffect]:
         """Kueue has taken the quota that it was granted with: what ran is charged."""
@@ -454,13 +452,7 @@ class _Granted:
     def _never_ran(self, reason: str, stop: StopRequest | None) -> Sequence[WorkloadEffect]:
         if stop is not None and stop.then is AfterStop.FORGET:
             return self._requeue(reason, stop)
-        if stop is None or stop.then is not AfterStop.CANCEL:
-            return self._decline(reason)
-        claim, outcome = self.claim, shown(f"cancelled: {reason}")
-        kept = replace(self.record, claim=claim.declining(claim.grant, claim.attempt), stop=None)
-        kept = replace(kept, outcome=outcome)
-        told = self._declined(reason, kept)
-        return [*told, KeepRecord(self.seen.workload, kept, outcome)]
+        return self._decline(reason)
 
     def _requeue(self, reason: str, stop: StopRequest | None) -> Sequence[WorkloadEffect]:
         """It waits again: that is kept first, and published then. Coplace may not start it before
@@ -484,16 +476,12 @@ class _Granted:
         """It has ended, or was deleted: its last pods are waited for."""
         if left_us := self._unquiet_us():
             return [LookAgain(left_us / _SECOND_US)]
-        workload, now_us = self.seen.workload, self.moment.now_us
-        end = finished_end(workload, ended_us(self.seen.pods))
+        end = finished_end(self.seen.workload, ended_us(self.seen.pods))
         if self.claim.has_begun:
             return _close(self.seen, self.record, self.moment, end)
         if began := self._began_late():
             return [began]
-        claim = self.claim.declining(self.claim.grant, self.claim.attempt)
-        held = replace(self.record.held("", now_us), claim=claim)
-        told = self._declined("its Workload ended before it ran", held)
-        return [*told, *_close(self.seen, held, self.moment, end)]
+        return self._decline("its Workload ended before it ran")
 
     def _unquiet_us(self) -> int:
         """Return for how long its last pods are waited for, and its copy on another cluster; 0:

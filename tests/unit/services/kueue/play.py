@@ -229,9 +229,9 @@ class Play:
 
     def _check(self, server: MemoryKueue, key: WorkloadKey, body: dict[str, Any]) -> None:
         checks = {e["name"]: e["state"] for e in body["status"].get("admissionChecks", ())}
-        is_ready = checks.get(CHECK) == "Ready" and not server.is_over(key)
+        is_ready = checks.get(CHECK) == "Ready"
         nominated = body["status"].get("nominatedClusterNames") or ()
-        if not is_ready and not nominated:
+        if server.is_over(key) or not (is_ready or nominated):
             return
         root = body
         if self.manager and server is not self.home:
