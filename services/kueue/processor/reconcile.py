@@ -499,6 +499,6 @@ class _Granted:
         began when it was admitted: some kinds do not hand labels on."""
         workload, pods = self.seen.workload, self.seen.pods
         at_us = begun_us(pods, workload.pods)
-        if not pods and workload.finished is not None:
+        if not pods and workload.is_over:
             at_us = workload.admitted_at_us
         return self._keep_begun(at_us) if at_us else None

@@ -235,7 +235,10 @@ class Play:
             return
         root = body
         if self.manager and server is not self.home:
-            root = self.home.workloads.get(key._replace(server=self.manager), body)
+            at = key._replace(server=self.manager)
+            root = self.home.workloads.get(at, body)
+            if root is not body and self.home.is_over(at):
+                return  # MultiKueue removes its copy
         record = parse_record(KueueWorkload(self.home.server, root))
         assert record is not None, f"{key} started without a record"
         claim = record.claim
