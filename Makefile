@@ -397,6 +397,16 @@ e2e-kubernetes-jobs: setup system-servers ## Jobs over three real API servers, t
 	$(BIN)/python -m lab.benchmarks.kubernetes --jobs $(API_JOBS) $(if $(CONTROLLERS),--controllers) \
 	    --programs "$$(deploy/build-kubernetes.sh $(KUBERNETES_VERSION) $(ETCD_VERSION))"
 
+KUEUE_VERSION ?= v0.19.0
+
+.PHONY: e2e-kueue
+e2e-kueue: JOBS_OF_KUEUE = 100
+e2e-kueue: setup system-servers ## Jobs in a real Kueue, without Coplace's check and with it: JOBS_OF_KUEUE= SEED= KILLS=3
+	@deploy/require-commands.sh etcd:etcd-server openssl:openssl
+	$(BIN)/python -m tests.kueue --jobs $(JOBS_OF_KUEUE) --seed $(SEED) $(if $(KILLS),--kills $(KILLS)) \
+	    --programs "$$(deploy/build-kubernetes.sh $(KUBERNETES_VERSION) $(ETCD_VERSION))" \
+	    --kueue "$$(deploy/build-kueue.sh $(KUEUE_VERSION))"
+
 .PHONY: check-core
 check-core: MINUTES = 2
 check-core: setup ## random systems hold the scheduling core to its rules: SEED= MINUTES= of CPU

@@ -115,7 +115,7 @@ class _Adapter:
         own, now_us = self.own, process_clock().now_us
         self.process.readiness.wait_for("the nodes of all clusters")
         for each in self.there.clusters:
-            traits = each.traits(own.site, own.architecture)
+            traits = each.traits(own.site, own.architecture, shares_unpredicted=True)
             reporter = NodeReporter(traits, facts, placement, now_us, self.meter.odd)
             self.reporters[each.name] = reporter
             selector = each.node_selector
@@ -134,16 +134,16 @@ class _Adapter:
             [each.name for each in self.there.managers],
             facts,
             PlacementExplainer(placement),
-            ClustersKnown({each.name: labels_of(each) for each in clusters}, self._nodes),
+            ClustersKnown({each.name: labels_of(each) for each in clusters}, self._hostnames),
             own.terms(clusters),
             own.patience,
             process_clock().now_us,
             self.meter.odd,
         )
 
-    def _nodes(self, cluster: str) -> frozenset[str]:
+    def _hostnames(self, cluster: str) -> Mapping[str, str]:
         reporter = self.reporters.get(cluster)
-        return reporter.names if reporter else frozenset()
+        return reporter.hostnames if reporter else {}
 
     async def _known(self, tasks: asyncio.TaskGroup, workloads: WorkloadReconciler) -> None:
         """Return when all that is around Workloads is known, then they, then their pods."""

@@ -1,4 +1,4 @@
-"""Labels and annotations of pods by which Coplace and Kubernetes refer to each other."""
+"""Labels and annotations by which Coplace and Kubernetes refer to each other."""
 
 from typing import Final
 
@@ -8,3 +8,6 @@ FREQUENCY_GHZ: Final = "coplace.io/frequency-ghz"
 """Annotation of pods: the clock that was decided, for whoever sets it on the node."""
 JOB_ID: Final = "coplace.io/job-id"
 """Annotation of pods and of what they are of: the id that Coplace knows the job by."""
+
+HOSTNAME: Final = "kubernetes.io/hostname"
+"""Label of a node by which pods ask for it."""

@@ -18,6 +18,7 @@ from shared.kubernetes.nodes import (
     cluster_declared,
     declaration,
     drain,
+    hostname,
     in_order,
     is_worker,
     require_readable,
@@ -63,6 +64,8 @@ class NodeReporter:
         self._changed = asyncio.Event()
         self.declared = asyncio.Event()
         """Set once the cluster was declared."""
+        self.hostnames: Mapping[str, str] = {}
+        """The nodes of the cluster, by name, each with the label by which pods ask for it."""
 
     def replace(self, cluster: str, found: Sequence[_Node]) -> None:
         """Replace what is known by a list of all nodes."""
@@ -92,15 +95,11 @@ class NodeReporter:
             return False
         return True
 
-    @property
-    def names(self) -> frozenset[str]:
-        """Return the nodes that the cluster was declared with, by name."""
-        return frozenset(self._known)
-
     async def declare(self) -> None:
         """Declare the cluster, where it changed. Raises UnusableError where its nodes make no
         cluster."""
         self._known |= {_name(n): n for n in in_order(self._there.values()) if self._is_part(n)}
+        self.hostnames = {name: hostname(node) for name, node in self._known.items()}
         found = cluster_declared(list(self._known.values()), self._traits)
         if found != self._declared:
             await self._facts.tell(declaration(found, self._source, self._now_us()))

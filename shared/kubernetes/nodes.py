@@ -15,7 +15,8 @@ from coplace_client.errors import RejectedError, UnusableError
 from coplace_client.facts import fact
 from shared.domain.folding import fold
 from shared.domain.hostlist import expand
-from shared.kubernetes.objects import mapping_of
+from shared.kubernetes.names import HOSTNAME
+from shared.kubernetes.objects import mapping_of, texts_of
 from shared.kubernetes.texts import shown
 from shared.kubernetes.units import amounts, count_resources
 
@@ -38,7 +39,8 @@ class MixedNodesError(UnusableError):
 class NodeTraits:
     """What Kubernetes does not know of a cluster's nodes; `tdp_w` is the thermal design power of
     one of a resource by its name, `processors_tdp_w` that of a node's processors together, and
-    `nameplate_power_w` what a node draws at most, W; 0: nobody said."""
+    `nameplate_power_w` what a node draws at most, W; 0: nobody said. With `shares_unpredicted` jobs
+    share nodes also where nothing is predicted of them."""
 
     cluster: str
     site: str
@@ -50,19 +52,28 @@ class NodeTraits:
     tdp_w: Mapping[str, float] = field(default_factory=dict)
     nameplate_power_w: float = 0.0
     processors_tdp_w: float = 0.0
+    shares_unpredicted: bool = False
 
 
 def trimmed_node(node: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return what is read of a node: most of it is images."""
     if not isinstance(node, Mapping):
         return node
+    labels = texts_of(mapping_of(node.get("metadata")).get("labels"))
     found: dict[str, Any] = {}
     for name, names in _READ.items():
         told = node.get(name)
         if isinstance(told, Mapping):
             told = {key: told[key] for key in names if key in told}
         found[name] = told
+    if HOSTNAME in labels and isinstance(found["metadata"], Mapping):
+        found["metadata"] = {**found["metadata"], "labels": {HOSTNAME: labels[HOSTNAME]}}
     return found
+
+
+def hostname(node: Mapping[str, Any]) -> str:
+    """Return the label by which pods ask for a node; empty where it has none."""
+    return texts_of(node["metadata"].get("labels")).get(HOSTNAME, "")
 
 
 def require_readable(node: Mapping[str, Any]) -> None:
@@ -134,6 +145,7 @@ def cluster_declared(nodes: Sequence[Mapping[str, Any]], traits: NodeTraits) -> 
         nameplate_power_w=traits.nameplate_power_w,
         processors_tdp_w=traits.processors_tdp_w,
         architecture=traits.architecture,
+        shares_unpredicted=traits.shares_unpredicted,
         node_names=fold(str(node["metadata"]["name"]) for node in nodes),
     )
     for (_, memory_gib, resources), alike in groupby(found):

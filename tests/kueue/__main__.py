@@ -1,6 +1,6 @@
 """Jobs in a real Kueue with Coplace's check, beside the same Kueue without it.
 
-    python -m tests.kueue --programs FOLDER --source FOLDER --jobs 100
+    python -m tests.kueue --programs FOLDER --kueue FOLDER --jobs 100
 
 The API server, its Job controller and scheduler, Kueue, Kafka and Coplace are real, the nodes
 simulated. It says how long Jobs waited for their admission, that each ran once, and whether charges
@@ -198,7 +198,7 @@ def charged(deployment: Deployment, kubelets: KueueKubelets, queue: str) -> int:
 async def play(arguments: argparse.Namespace, folder: Path, stack: ExitStack) -> int:
     """Play both queues by turns."""
     cluster = stack.enter_context(
-        KueueCluster("alpha", folder / "alpha", arguments.programs, True, source=arguments.source)
+        KueueCluster("alpha", folder / "alpha", arguments.programs, True, kueue=arguments.kueue)
     )
     servers = stack.enter_context(LocalServers(folder / "servers", redis=False))
     settings = Settings(
@@ -219,11 +219,26 @@ async def play(arguments: argparse.Namespace, folder: Path, stack: ExitStack) ->
         ]
         is_right = await round_of(cluster, "plain", arguments, admissions)
         await asyncio.to_thread(servers.start, programs(cluster, folder))
+        killing = tasks.create_task(kill(servers, admissions, arguments))
         is_right &= await round_of(cluster, "coplace", arguments, admissions)
+        killing.cancel()
         for task in playing:
             task.cancel()
     await asyncio.sleep(5)  # prices follow ends
     return 0 if is_right and not charged(deployment, kubelets, "coplace") else 1
+
+
+async def kill(
+    servers: LocalServers, admissions: Admissions, arguments: argparse.Namespace
+) -> None:
+    """Kill the adapter (kill -9) whenever so many more Jobs were admitted."""
+    already = len(admissions.first_s)
+    for number in range(1, arguments.kills + 1):
+        least = already + number * arguments.jobs // (arguments.kills + 1)
+        while len(admissions.first_s) < least:  # noqa: ASYNC110 as a watch has them
+            await asyncio.sleep(0.1)
+        await asyncio.to_thread(servers.kill, "kueue")
+        print(f"killed the adapter after {len(admissions.first_s) - already} admissions")
 
 
 async def _watch(cluster: KueueCluster, admissions: Admissions) -> None:
@@ -235,13 +250,14 @@ async def _watch(cluster: KueueCluster, admissions: Admissions) -> None:
 def main() -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--programs", type=Path, required=True, help="of Kubernetes, and Kueue")
-    parser.add_argument("--source", type=Path, required=True, help="of Kueue")
+    parser.add_argument("--programs", type=Path, required=True, help="of Kubernetes")
+    parser.add_argument("--kueue", type=Path, required=True, help="its program and sources")
     parser.add_argument("--jobs", type=int, default=100, help="in each queue")
     parser.add_argument("--rate", type=float, default=5.0, help="Jobs a second")
     parser.add_argument("--nodes", type=int, default=50)
     parser.add_argument("--run-s", type=float, default=5.0, help="of a Job, in the mean")
     parser.add_argument("--within-s", type=float, default=600.0)
+    parser.add_argument("--kills", type=int, default=0, help="of the adapter")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="a folder for logs")
     arguments = parser.parse_args()

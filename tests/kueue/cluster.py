@@ -30,10 +30,10 @@ _QUOTA: Final = 100_000
 
 @dataclass
 class KueueCluster(RealCluster):
-    """One cluster with Job controller, scheduler and Kueue; its nodes are not real. `source` is the
-    folder of Kueue's sources, which have its kinds and webhooks."""
+    """One cluster with Job controller, scheduler and Kueue; its nodes are not real. `kueue` is the
+    folder of Kueue: its program, and its sources."""
 
-    source: Path = Path()
+    kueue: Path = Path()
 
     async def install(self) -> None:
         """Install Kueue, start it, and give the adapter its rights."""
@@ -46,6 +46,7 @@ class KueueCluster(RealCluster):
             for name in ("kueue-system", NAMESPACE):
                 await call(client, "POST", "/api/v1/namespaces", {"metadata": {"name": name}})
             await self._grant(client)
+        await self._kinds_served()
         self._start_kueue()
         await self._kueue_ready()
         async with self.client() as client:
@@ -53,6 +54,21 @@ class KueueCluster(RealCluster):
                 kind = f"{each['kind'].lower()}s"
                 path = f"/apis/admissionregistration.k8s.io/v1/{kind}"
                 await call(client, "POST", path, each)
+
+    async def _kinds_served(self) -> None:
+        """Return when the API server lists all kinds of Kueue."""
+        version = API.rpartition("/")[2]
+        kinds = [each["spec"] for each in self._kinds()]
+        names = [s["names"]["plural"] for s in kinds if s["versions"][0]["name"] == version]
+        deadline_s = time.monotonic() + _WITHIN_S
+        while names and time.monotonic() < deadline_s:
+            try:
+                await call(self, "GET", f"{API}/{names[0]}")
+                names.pop(0)
+            except CallError:
+                await asyncio.sleep(0.5)
+        if names:
+            raise CallError(f"{self.name} does not serve {', '.join(names)}")
 
     async def queue(self, name: str, *, with_check: bool, quota: int = _QUOTA) -> None:
         """Create a LocalQueue with a ClusterQueue of its own."""
@@ -113,7 +129,7 @@ class KueueCluster(RealCluster):
 
     def _kinds(self) -> Iterator[Mapping[str, Any]]:
         """Kueue's kinds in the version that is stored: no other one is asked for."""
-        for file in sorted((self.source / "config/components/crd/bases").glob("*.yaml")):
+        for file in sorted((self.kueue / "source/config/components/crd/bases").glob("*.yaml")):
             for kind in yaml.load_all(file.read_text(), yaml.CSafeLoader):
                 versions = [each for each in kind["spec"]["versions"] if each["storage"]]
                 spec = {**kind["spec"], "versions": versions}
@@ -123,7 +139,7 @@ class KueueCluster(RealCluster):
     def _hooks(self) -> Iterator[Mapping[str, Any]]:
         certificate = (self.folder / "certs/tls.crt").read_bytes()
         authority = base64.b64encode(certificate).decode()
-        file = self.source / "config/components/webhook/manifests.yaml"
+        file = self.kueue / "source/config/components/webhook/manifests.yaml"
         for each in yaml.load_all(file.read_text(), yaml.CSafeLoader):
             hooks = [hook for hook in each["webhooks"] if _is_played(hook["name"])]
             for hook in hooks:
@@ -154,7 +170,7 @@ class KueueCluster(RealCluster):
         file.write_text(yaml.safe_dump(config))
         options = [f"--config={file}", f"--kubeconfig={self.kubeconfig('admin')}"]
         gates = "--feature-gates=VisibilityOnDemand=false"
-        command = [str(self.programs / "kueue"), *options, gates, "--zap-log-level=2"]
+        command = [str(self.kueue / "kueue"), *options, gates, "--zap-log-level=2"]
         with (self.folder / "kueue.log").open("wb") as log:
             started = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
         self._running.append(started)

@@ -12,11 +12,11 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from services.kueue.model.names import HOSTNAME, ORIGIN, PLACEMENT_CHECK, WORKLOAD
+from services.kueue.model.names import ORIGIN, PLACEMENT_CHECK, WORKLOAD
 from services.kueue.model.workloads import WorkloadKey
 from shared.domain.times import in_utc
 from shared.kubernetes.api import ApiConflictError, ApiMissingError
-from shared.kubernetes.names import GRANT
+from shared.kubernetes.names import GRANT, HOSTNAME
 from shared.kubernetes.objects import time_us
 from tests.support.kubernetes_api import merged
 

@@ -139,7 +139,8 @@ class RealCluster:
 
     async def _node(self, client: ApiClient, name: str, cores: int) -> None:
         """A node that is ready, of which there is nothing else."""
-        await call(client, "POST", "/api/v1/nodes", {"metadata": {"name": name}})
+        labels = {"kubernetes.io/hostname": name}
+        await call(client, "POST", "/api/v1/nodes", {"metadata": {"name": name, "labels": labels}})
         amounts = {"cpu": str(cores), "memory": "192Gi", "pods": "250"}
         ready = {"type": "Ready", "status": "True", "reason": "Simulated", "message": "simulated"}
         status = {"allocatable": amounts, "capacity": amounts, "conditions": [ready]}

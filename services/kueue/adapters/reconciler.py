@@ -79,10 +79,10 @@ class StartExplainer(Protocol):
 @dataclass(frozen=True, slots=True)
 class ClustersKnown:
     """What is known of the clusters on which Workloads run, by name: the labels of their nodes, and
-    which nodes they declared."""
+    which nodes they declared, with the label by which pods ask for each."""
 
     selectors: Mapping[str, Mapping[str, str]]
-    nodes: Callable[[str], frozenset[str]]
+    hostnames: Callable[[str], Mapping[str, str]]
 
 
 class WorkloadReconciler:
@@ -386,7 +386,7 @@ class WorkloadReconciler:
             copy_checks=self.mirror.checks(cluster),
             selector=self._known.selectors.get(cluster, {}),
             flavors=self.mirror.flavors(cluster),
-            nodes=self._known.nodes(cluster),
+            hostnames=self._known.hostnames(cluster),
         )
         copy = self.mirror.copy(workload, record) if record else None
         pods, is_known = self.mirror.pods(uid), bool(self._told.get(uid))

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import orjson
 
-from services.kueue.model.names import API_VERSION, HOSTNAME, WORKLOAD
+from services.kueue.model.names import API_VERSION, WORKLOAD
 from services.kueue.model.records import WorkloadRecord
 from services.kueue.model.workloads import CheckState, KueueWorkload
 from shared.domain.hostlist import expand
 from shared.domain.times import in_utc
-from shared.kubernetes.names import FREQUENCY_GHZ, GRANT, JOB_ID
+from shared.kubernetes.names import FREQUENCY_GHZ, GRANT, HOSTNAME, JOB_ID
 from shared.kubernetes.objects import mapping_of, mappings_of, texts_of
 from shared.kubernetes.texts import shown
 
@@ -84,11 +84,13 @@ def pod_set_updates(
     uid: str,
     *,
     selector: Mapping[str, str],
+    hostnames: Mapping[str, str],
     flavors: Mapping[str, Mapping[str, str]],
 ) -> list[Body]:
     """Return what the pods of a Workload get with a start. They carry the `uid` of the Workload
-    that was granted. `selector` are labels of the nodes of its cluster. A label is left out where
-    the template or a flavor asks for another value: Kueue would end the Workload."""
+    that was granted. `selector` are labels of the nodes of its cluster, `hostnames` those by which
+    pods ask for one, by its name. A label is left out where the template or a flavor asks for
+    another value: Kueue would end the Workload."""
     claim = record.claim
     labels = {WORKLOAD: uid, GRANT: str(claim.grant)}
     annotations = {JOB_ID: record.job_id, FREQUENCY_GHZ: f"{claim.freq_ghz:g}"}
@@ -100,17 +102,18 @@ def pod_set_updates(
             taken |= flavors.get(name, {})
         wanted = dict(selector)
         if not (given and given.has_topology):
-            wanted |= _only_node(record)
+            wanted |= _only_node(record, hostnames)
         chosen = {name: told for name, told in wanted.items() if taken.get(name, told) == told}
         update = {"name": each.name, "labels": labels, "annotations": annotations}
         found.append({**update, "nodeSelector": chosen} if chosen else update)
     return found
 
 
-def _only_node(record: WorkloadRecord) -> Mapping[str, str]:
+def _only_node(record: WorkloadRecord, hostnames: Mapping[str, str]) -> Mapping[str, str]:
     """Labels have one value: where several nodes were decided, Kubernetes chooses."""
     names = [name for each in record.claim.nodes for name in expand(each)]
-    return {HOSTNAME: names[0]} if len(names) == 1 else {}
+    label = hostnames.get(names[0], "") if len(names) == 1 else ""
+    return {HOSTNAME: label} if label else {}
 
 
 def _status(workload: KueueWorkload, status: Body) -> Body:

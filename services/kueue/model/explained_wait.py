@@ -10,6 +10,7 @@ from shared.kubernetes.texts import shown
 
 _LEAST_S: Final = 5
 _MOST_S: Final = 60
+_MOST_DOUBLINGS: Final = 8
 
 
 class ExplainedWait(NamedTuple):
@@ -35,9 +36,10 @@ class ExplainedWait(NamedTuple):
             return shown(why)
         return shown(f"{why}; expected to start at {in_utc(self.expected_us / 1e6)}")
 
-    def delay_s(self, now_us: int) -> int:
-        """Return after which time Kueue is to try again, s: until the expected start, within
-        bounds, since others may end early."""
+    def delay_s(self, now_us: int, tried: int) -> int:
+        """Return after which time Kueue is to try again, s, once it has been put off so often:
+        until the expected start, but sooner at first, since others may end before their limits."""
+        most_s = min(_LEAST_S << min(max(tried - 1, 0), _MOST_DOUBLINGS), _MOST_S)
         if not self.expected_us:
-            return _MOST_S
-        return min(max(ceil((self.expected_us - now_us) / 1e6), _LEAST_S), _MOST_S)
+            return most_s
+        return min(max(ceil((self.expected_us - now_us) / 1e6), _LEAST_S), most_s)

@@ -18,7 +18,6 @@ WORKLOAD: Final = "coplace.io/workload"
 """Label of pods: the uid of the Workload that they are of."""
 APP: Final = "coplace.io/app"
 """Label of pods: the application that they run, such as lu.C."""
-HOSTNAME: Final = "kubernetes.io/hostname"
 
 ADMISSION_MANAGER: Final = "kueue-admission"
 """Field manager of what Kueue keeps of an admission, the nomination of clusters too."""

@@ -27,11 +27,13 @@ _FIELD: Final = f"metadata.annotations[{RECORD}]"
 @dataclass(frozen=True, slots=True)
 class QuotaHold:
     """The newest word on whether Coplace may start a Workload: it may not while Kueue has no quota
-    for it. `reservation` is that of the word; `at_us` is 0 where there was none."""
+    for it. `reservation` is that of the word; `at_us` is 0 where there was none. `tried` counts how
+    often the Workload gave its quota back since its last start."""
 
     is_held: bool = False
     at_us: int = 0
     reservation: str = ""
+    tried: int = 0
 
     def to_fields(self) -> dict[str, Any]:
         """Return the word as its record has it."""
@@ -39,6 +41,7 @@ class QuotaHold:
             "isHeld": self.is_held,
             "atUs": self.at_us,
             "reservation": self.reservation,
+            "tried": self.tried,
         }
 
     @classmethod
@@ -48,6 +51,7 @@ class QuotaHold:
             is_held=told.get("isHeld") is True,
             at_us=whole_of(told.get("atUs")) or 0,
             reservation=str(told.get("reservation") or ""),
+            tried=whole_of(told.get("tried")) or 0,
         )
 
 
@@ -99,14 +103,20 @@ class WorkloadRecord:
     def held(self, reservation: str, now_us: int) -> Self:
         """Return the record once Coplace may not start it, as of a reservation of quota."""
         at_us = max(now_us, self.hold.at_us + 1)
-        return replace(self, hold=QuotaHold(True, at_us, reservation))
+        return replace(self, hold=QuotaHold(True, at_us, reservation, self.hold.tried))
+
+    def put_off(self, reservation: str, now_us: int, explained: ExplainedWait) -> Self:
+        """Return the record once it gives its quota back, since Coplace starts it later."""
+        held = self.held(reservation, now_us)
+        hold = replace(held.hold, tried=held.hold.tried + 1)
+        return replace(held, hold=hold, explained=explained)
 
     def released(self, reservation: str, now_us: int) -> Self:
         """Return the record once Coplace may start it, within a reservation of quota."""
         if not self.hold.is_held:
             return self
         at_us = max(now_us, self.hold.at_us + 1)
-        return replace(self, hold=QuotaHold(False, at_us, reservation))
+        return replace(self, hold=QuotaHold(False, at_us, reservation, self.hold.tried))
 
     def to_json(self) -> str:
         """Return the record as its annotation has it."""

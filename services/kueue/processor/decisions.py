@@ -115,6 +115,7 @@ class _DecidedWorkload:
             return self._decline(str(error))
         kept = self.record.released(workload.reservation, self.moment.now_us)
         kept = replace(kept, claim=claimed, reservation=workload.reservation, stop=None)
+        kept = replace(kept, hold=replace(kept.hold, tried=0))
         words = f"claimed grant {decision.grant} for {decision.cluster}"
         return [KeepRecord(workload, kept, words)]
 

@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 from coplace.v1.jobs_pb2 import JOB_OUTCOME_CANCELLED, JOB_OUTCOME_TIMED_OUT, JobOutcome
 
 from coplace_client.errors import RejectedError
-from coplace_client.facts import decline_event
 from services.kueue.model.bodies import pod_set_updates
 from services.kueue.model.explained_wait import ExplainedWait
 from services.kueue.model.facts import (
@@ -63,14 +62,14 @@ _OUTCOMES: Final = {
 
 class Surroundings(NamedTuple):
     """What is around a Workload: the checks of its API server and of that where its copy is, the
-    labels of the nodes of each cluster and of each flavor there, and the nodes that clusters
-    declared."""
+    labels of the nodes of its cluster and of each flavor there, and the nodes that the cluster
+    declared, by name, with the label by which pods ask for each."""
 
     checks: CheckNames = CheckNames()
     copy_checks: CheckNames = CheckNames()
     selector: Mapping[str, str] = {}
     flavors: Mapping[str, Mapping[str, str]] = {}
-    nodes: frozenset[str] = frozenset()
+    hostnames: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +178,10 @@ class _WaitingWorkload:
         if workload.is_over:
             end = finished_end(workload, 0)
             return [*told, *_close(self.seen, record, self.moment, end)]
+        if record.stop is not None:
+            outcome = shown(f"cancelled: {record.stop.reason}")
+            kept = replace(record, outcome=outcome, stop=None)
+            return [*told, KeepRecord(workload, kept, outcome)]
         return [*told, *self._next()]
 
     def _next(self) -> Sequence[WorkloadEffect]:
@@ -206,7 +209,7 @@ class _WaitingWorkload:
         if left_us > 0:
             return [LookAgain(left_us / _SECOND_US)]
         workload, explained = self.seen.workload, self.record.explained
-        delay_s = explained.delay_s(self.moment.now_us)
+        delay_s = explained.delay_s(self.moment.now_us, hold.tried)
         own = checks.own_of(workload)
         state = CheckState.RETRY
         return [AnswerCheck(workload, own, state, explained.words, requeue_s=delay_s)]
@@ -229,7 +232,7 @@ def _put_off(
     waits."""
     workload, explained = seen.workload, seen.explained or ExplainedWait()
     if seen.around.checks.own_of(workload):
-        held = replace(record.held(workload.reservation, moment.now_us), explained=explained)
+        held = record.put_off(workload.reservation, moment.now_us, explained)
         return [KeepRecord(workload, held, f"put off: {explained.words}")]
     return _say(seen, record)
 
@@ -357,7 +360,7 @@ class _Granted:
         """Where its pods are, if Coplace knows all of these nodes; else as was decided."""
         units, claim = self.seen_units(), self.claim
         decided = [name for each in claim.nodes for name in expand(each)]
-        is_known = units.keys() <= self.seen.around.nodes and units
+        is_known = units.keys() <= self.seen.around.hostnames.keys() and units
         if not is_known or dict(zip(decided, claim.units, strict=True)) == units:
             return claim
         names = sorted(units)
@@ -392,6 +395,7 @@ class _Granted:
                 self.record,
                 self.seen.workload.id.uid,
                 selector=around.selector,
+                hostnames=around.hostnames,
                 flavors=around.flavors,
             )
         message = f"Coplace: grant {claim.grant} on {claim.cluster} at {claim.freq_ghz:g} GHz"
@@ -422,18 +426,13 @@ class _Granted:
         """Its grant did not lead to a run: that is kept first, and published then. Coplace may not
         start it again before it has quota."""
         claim, workload = self.claim, self.seen.workload
-        kept = replace(self.record, claim=claim.declining(claim.grant, claim.attempt), stop=None)
-        kept = replace(kept, past=PastRun(claim, why))
+        stop = self.record.stop
+        is_cancelled = stop is not None and stop.then is AfterStop.CANCEL
+        kept = replace(self.record, claim=claim.declining(claim.grant, claim.attempt))
+        kept = replace(kept, past=PastRun(claim, why), stop=stop if is_cancelled else None)
         if not self.seen.around.checks.asks(workload):
             kept = kept.held(workload.reservation, self.moment.now_us)
         return [KeepRecord(workload, kept, f"declined grant {claim.grant}: {why}")]
-
-    def _declined(self, why: str, held: WorkloadRecord) -> list[WorkloadEffect]:
-        of = (self.record.job_id, self.claim.attempt, self.claim.grant)
-        site = self.moment.terms.site
-        declined = decline_event(site, *of, shown(why), self.moment.now_us)
-        hold = [PublishFact(hold_word(held, self.moment.terms))] if held.hold.is_held else []
-        return [*hold, PublishFact(declined)]
 
     def _set_back(self) -> Sequence[WorkloadEffect]:
         """Kueue has taken the quota that it was granted with: what ran is charged."""
@@ -453,13 +452,7 @@ class _Granted:
     def _never_ran(self, reason: str, stop: StopRequest | None) -> Sequence[WorkloadEffect]:
         if stop is not None and stop.then is AfterStop.FORGET:
             return self._requeue(reason, stop)
-        if stop is None or stop.then is not AfterStop.CANCEL:
-            return self._decline(reason)
-        claim, outcome = self.claim, shown(f"cancelled: {reason}")
-        kept = replace(self.record, claim=claim.declining(claim.grant, claim.attempt), stop=None)
-        kept = replace(kept, outcome=outcome)
-        told = self._declined(reason, kept)
-        return [*told, KeepRecord(self.seen.workload, kept, outcome)]
+        return self._decline(reason)
 
     def _requeue(self, reason: str, stop: StopRequest | None) -> Sequence[WorkloadEffect]:
         """It waits again: that is kept first, and published then. Coplace may not start it before
@@ -483,16 +476,12 @@ class _Granted:
         """It has ended, or was deleted: its last pods are waited for."""
         if left_us := self._unquiet_us():
             return [LookAgain(left_us / _SECOND_US)]
-        workload, now_us = self.seen.workload, self.moment.now_us
-        end = finished_end(workload, ended_us(self.seen.pods))
+        end = finished_end(self.seen.workload, ended_us(self.seen.pods))
         if self.claim.has_begun:
             return _close(self.seen, self.record, self.moment, end)
         if began := self._began_late():
             return [began]
-        claim = self.claim.declining(self.claim.grant, self.claim.attempt)
-        held = replace(self.record.held("", now_us), claim=claim)
-        told = self._declined("its Workload ended before it ran", held)
-        return [*told, *_close(self.seen, held, self.moment, end)]
+        return self._decline("its Workload ended before it ran")
 
     def _unquiet_us(self) -> int:
         """Return for how long its last pods are waited for, and its copy on another cluster; 0:
@@ -510,6 +499,6 @@ class _Granted:
         began when it was admitted: some kinds do not hand labels on."""
         workload, pods = self.seen.workload, self.seen.pods
         at_us = begun_us(pods, workload.pods)
-        if not pods and workload.finished is not None:
+        if not pods and workload.is_over:
             at_us = workload.admitted_at_us
         return self._keep_begun(at_us) if at_us else None

@@ -119,7 +119,7 @@ class Play:
             [self.manager] if self.manager else [],
             self,
             self,
-            ClustersKnown(selectors, lambda name: frozenset(node_names(name))),
+            ClustersKnown(selectors, lambda name: {each: each for each in node_names(name)}),
             KueueTerms("north", ARCHITECTURE, 3600, dict.fromkeys(self.clusters, "gold-6254")),
             WaitLimit(),
             lambda: self.region.now_us,
@@ -229,13 +229,16 @@ class Play:
 
     def _check(self, server: MemoryKueue, key: WorkloadKey, body: dict[str, Any]) -> None:
         checks = {e["name"]: e["state"] for e in body["status"].get("admissionChecks", ())}
-        is_ready = checks.get(CHECK) == "Ready" and not server.is_over(key)
+        is_ready = checks.get(CHECK) == "Ready"
         nominated = body["status"].get("nominatedClusterNames") or ()
-        if not is_ready and not nominated:
+        if server.is_over(key) or not (is_ready or nominated):
             return
         root = body
         if self.manager and server is not self.home:
-            root = self.home.workloads.get(key._replace(server=self.manager), body)
+            at = key._replace(server=self.manager)
+            root = self.home.workloads.get(at, body)
+            if root is not body and self.home.is_over(at):
+                return  # MultiKueue removes its copy
         record = parse_record(KueueWorkload(self.home.server, root))
         assert record is not None, f"{key} started without a record"
         claim = record.claim

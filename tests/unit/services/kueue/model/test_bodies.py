@@ -1,11 +1,12 @@
 """What is written owns what Coplace says, and takes nothing from others."""
 
 from services.kueue.model.bodies import activated, checked, nominated, pod_set_updates
-from services.kueue.model.names import ADMISSION_MANAGER, HOSTNAME, WORKLOAD
+from services.kueue.model.names import ADMISSION_MANAGER, WORKLOAD
 from services.kueue.model.workloads import CheckState, KueueWorkload
-from shared.kubernetes.names import FREQUENCY_GHZ, GRANT, JOB_ID
+from shared.kubernetes.names import FREQUENCY_GHZ, GRANT, HOSTNAME, JOB_ID
 from tests.unit.services.kueue.objects import LIVE, NOW_US, OWNED, pod_set, recorded, workload
 
+HOSTNAMES = {"n1": "host-1"}
 ADMISSION = {"clusterQueue": "cq", "podSetAssignments": []}
 
 
@@ -32,11 +33,13 @@ def test_a_nomination_has_all_that_kueue_owns_of_the_status() -> None:
 
 
 def test_pods_get_their_grant_clock_and_node() -> None:
-    [update] = pod_set_updates(workload(), recorded(claim=LIVE), "u", selector={}, flavors={})
+    [update] = pod_set_updates(
+        workload(), recorded(claim=LIVE), "u", selector={}, hostnames=HOSTNAMES, flavors={}
+    )
     assert update["labels"] == {WORKLOAD: "u", GRANT: "3"}
     assert update["annotations"][FREQUENCY_GHZ] == "2.1"
     assert update["annotations"][JOB_ID].startswith("north/alpha/physics/job-lu-1a2b/")
-    assert update["nodeSelector"] == {HOSTNAME: "n1"}
+    assert update["nodeSelector"] == {HOSTNAME: "host-1"}
 
 
 def test_a_selector_that_conflicts_is_left_out() -> None:
@@ -50,6 +53,7 @@ def test_a_selector_that_conflicts_is_left_out() -> None:
         recorded(claim=LIVE),
         "u",
         selector={"model": "gold", "zone": "a"},
+        hostnames=HOSTNAMES,
         flavors={"spot": {"model": "other"}},
     )
     assert update["nodeSelector"] == {"zone": "a"}
@@ -58,7 +62,9 @@ def test_a_selector_that_conflicts_is_left_out() -> None:
 def test_what_kueue_places_by_topology_has_no_node() -> None:
     assigned = [{"name": "main", "count": 1, "topologyAssignment": {"levels": ["rack"]}}]
     found = workload({"admission": {"podSetAssignments": assigned}})
-    [update] = pod_set_updates(found, recorded(claim=LIVE), "u", selector={}, flavors={})
+    [update] = pod_set_updates(
+        found, recorded(claim=LIVE), "u", selector={}, hostnames=HOSTNAMES, flavors={}
+    )
     assert "nodeSelector" not in update
 
 
@@ -74,3 +80,13 @@ def test_a_check_is_active_at_its_generation() -> None:
     body = activated({"metadata": {"name": "placement", "generation": 3}}, NOW_US)
     [condition] = body["status"]["conditions"]
     assert (body["metadata"], condition["observedGeneration"]) == ({"name": "placement"}, 3)
+
+
+def test_a_node_without_a_label_is_not_asked_for() -> None:
+    record = recorded(claim=LIVE)
+    for hostnames in ({}, {"n1": ""}):
+        names: dict[str, str] = hostnames
+        [update] = pod_set_updates(
+            workload(), record, "u", selector={}, hostnames=names, flavors={}
+        )
+        assert "nodeSelector" not in update

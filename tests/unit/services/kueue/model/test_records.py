@@ -23,7 +23,7 @@ def test_it_is_read_as_it_was_written() -> None:
     found = recorded(
         claim=LIVE,
         reservation="r",
-        hold=QuotaHold(True, NOW_US, "r"),
+        hold=QuotaHold(True, NOW_US, "r", 3),
         explained=ExplainedWait("why", 7),
         past=PastRun(LIVE, "Preempted", 9),
         stop=StopRequest(AfterStop.REQUEUE, "why", NOW_US),

@@ -86,7 +86,7 @@ def test_a_hold_is_kept_first_and_retry_follows_when_no_start_can_come() -> None
     assert [each.after_s for each in effects if isinstance(each, LookAgain)] == [1.0]
     after = Moment(TERMS, NOW_US + 1_000_000)
     [retry] = written(reconcile(late, kept.record, after))
-    assert (retry.state, retry.requeue_s) == (CheckState.RETRY, 60)
+    assert (retry.state, retry.requeue_s) == (CheckState.RETRY, 5)
     assert retry.message == "Coplace: no nodes"
 
 
@@ -133,11 +133,11 @@ def test_no_pods_seen_means_the_admission_counts() -> None:
 def test_the_start_names_the_nodes_where_pods_are_if_they_are_known() -> None:
     found = workload(checks("Ready"), pod_set(count=2), QuotaReserved=AT, Admitted=AT)
     pods = tuple(RunPod(n, "physics", n, ready_us=5) for n in ("n1", "n2"))
-    around = Surroundings(CHECKS, CHECKS, nodes=frozenset({"n1", "n2"}))
+    around = Surroundings(CHECKS, CHECKS, hostnames={"n1": "", "n2": ""})
     there = SeenWorkload(found, pods=pods, around=around)
     [kept] = written(reconcile(there, granted(found), MOMENT))
     assert kept.record.claim.nodes == ("n[1-2]",)
-    unknown = replace(there, around=Surroundings(CHECKS, CHECKS, nodes=frozenset({"n1"})))
+    unknown = replace(there, around=Surroundings(CHECKS, CHECKS, hostnames={"n1": ""}))
     [kept] = written(reconcile(unknown, granted(found), MOMENT))
     assert kept.record.claim.nodes == ("n1",), "as was decided"
 
