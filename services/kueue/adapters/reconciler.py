@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 import structlog
 from coplace.v1.ingest_service_pb2 import Envelope
-from coplace.v1.placement_pb2 import PlacementDecided
+from coplace.v1.placement_pb2 import VERDICT_WITHDRAWN, PlacementDecided
 
 from coplace_client.errors import RejectedError, UnusableError
 from coplace_client.ingest import FactRefusedError
@@ -258,9 +258,20 @@ class WorkloadReconciler:
             return await self._carry_out(obeying(decision, None, None, self._moment()))
         async with self._lock(uid):
             seen, record = self._seen(uid), self.mirror.record(uid)
+            if decision.verdict == VERDICT_WITHDRAWN and seen.copy is not None:
+                seen = replace(seen, copy=await self._copy_now(seen.copy))
             done = await self._carry_out(obeying(decision, seen, record, self._moment()))
         self.touch(uid)
         return done
+
+    async def _copy_now(self, copy: KueueWorkload) -> KueueWorkload | None:
+        """Return a copy as it is now: by the last one that was seen a start might be recalled that
+        was answered a moment ago. None where its API server does not say."""
+        try:
+            return await self._fetched(copy.key)
+        except ApiError as error:
+            log.warning("not recalled", workload=str(copy.key), problem=str(error))
+            return None
 
     async def _of_id(self, job_id: str) -> WorkloadUid | None:
         """Return the Workload of an id: asked for where it was not seen, so that none is taken to
