@@ -18,6 +18,7 @@ from coplace.v1.placement_service_pb2 import (
 from services.slurm.adapters.lost_starts import LostStarts
 from services.slurm.model.het_jobs import with_gangs
 from services.slurm.model.jobs import SlurmJob
+from services.slurm.processor.orders import Release, orders
 from shared.process.clock import now_us
 from tests.unit.services.slurm.fields import JOB, RUNS, SUBMIT_S
 from tests.unit.services.slurm.region import SITE, PlayedRegion
@@ -71,18 +72,20 @@ def test_a_start_that_slurm_forgot_is_made_again_as_it_was() -> None:
     beside.look(HELD)
     assert beside.made == [], "it may have been requeued a moment ago"
     beside.look(HELD)
-    assert beside.made == [
-        PlacementDecided(
-            job_id=NAME,
-            attempt=1,
-            verdict=VERDICT_START,
-            grant=3,
-            cluster="alpha",
-            node_names=["n1", "n[3-4]"],
-            freq_ghz=2.1,
-            walltime_s=90,
-        )
-    ]
+    [made] = beside.made
+    assert made == PlacementDecided(
+        job_id=NAME,
+        attempt=1,
+        verdict=VERDICT_START,
+        grant=3,
+        cluster="alpha",
+        node_names=["n1", "n[3-4]"],
+        freq_ghz=2.1,
+        walltime_s=90,
+        decided_at_us=made.decided_at_us,
+    )
+    held = SlurmJob({**HELD, "comment": "coplace held by its user"})
+    assert isinstance(orders(made, held, now_us(), SUBMIT_S * 1_000_000)[0], Release)
 
 
 @pytest.mark.parametrize(("tasks", "is_made"), [("1-3", True), ("2,5", True), ("1,3", False)])
