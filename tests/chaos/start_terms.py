@@ -29,7 +29,7 @@ START_TERMS: Final = frozenset(
         *(f"JobSubmitted.{name}" for name in ("licences", "home_cluster", "qos")),
         *(f"JobSubmitted.{name}" for name in ("manager_priority", "is_interactive")),
         *("JobSubmitted.starts_within_s", "LimitsDeclared.each", "LimitsDeclared.most_cores"),
-        *("LimitsDeclared.most_resources", "LimitsDeclared.most_node_hours"),
+        *("LimitsDeclared.most_resources", "LimitsDeclared.most_node_hours", "LimitsDeclared.site"),
         *("ClusterDeclared.shares_unpredicted", "RunInterval.is_clock_unknown"),
         *("JobSubmitted.held_by", "JobHeld.holder", "JobReleased.holders"),
         *(f"JobFinished.{name}" for name in ("node_names", "ended_as", "exit_code", "signal")),
