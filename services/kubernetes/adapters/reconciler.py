@@ -52,6 +52,7 @@ from shared.kubernetes.api import (
     ApiRefusedError,
     ApiUnavailableError,
 )
+from shared.kubernetes.decisions import DecisionsInOrder
 from shared.kubernetes.effects import PublishFact
 from shared.kubernetes.events import user_event as event_about
 from shared.kubernetes.facts import FactTaker
@@ -120,6 +121,7 @@ class JobReconciler:
         self._refused: dict[JobUid, str] = {}
         self._aside: dict[JobUid, str] = {}
         self._work = WorkList(self._look_locked)
+        self._decisions = DecisionsInOrder(self._of_id, self._obeyed, self._set_aside, _RETRY_S)
 
     def replace(self, cluster: str, found: Sequence[Mapping[str, Any]]) -> None:
         """Replace all Jobs of a cluster."""
@@ -208,33 +210,7 @@ class JobReconciler:
     async def obey(self, decisions: Sequence[PlacementDecided]) -> None:
         """Carry out decisions, of a Job in order, of several Jobs at once; returns when what
         follows is in the records, over failures of the API servers."""
-        by_job: defaultdict[str, list[PlacementDecided]] = defaultdict(list)
-        for decision in decisions:
-            by_job[decision.job_id].append(decision)
-        await asyncio.gather(*map(self._obey, by_job.values()))
-
-    async def _obey(self, decisions: Sequence[PlacementDecided]) -> None:
-        for decision in decisions:
-            while not await self._tried(decision):
-                pass
-
-    async def _tried(self, decision: PlacementDecided) -> bool:
-        """Whether a decision is dealt with; else it is to be looked at again."""
-        uid: JobUid | None = None
-        try:
-            uid = await self._of_id(decision.job_id)
-            return await self._obeyed(decision, uid)
-        except ApiUnavailableError as error:
-            log.warning("tried again", job=decision.job_id, problem=str(error))
-            await asyncio.sleep(_RETRY_S)
-            return False
-        except FactRefusedError as error:
-            log.error("ingest refused", job=decision.job_id, problem=str(error))
-        except Exception as error:  # noqa: BLE001 no decision may hold up those on others
-            if uid is not None:
-                self._set_aside(uid, error)
-            log.error("not obeyed", job=decision.job_id, problem=repr(error))
-        return True
+        await self._decisions.obey(decisions)
 
     async def _obeyed(self, decision: PlacementDecided, uid: JobUid | None) -> bool:
         site = self._terms.site

@@ -13,7 +13,6 @@ from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_pb2 import VERDICT_WITHDRAWN, PlacementDecided
 
 from coplace_client.errors import RejectedError, UnusableError
-from coplace_client.ingest import FactRefusedError
 from services.kueue.model.bodies import Body, activated, checked, deactivated, nominated
 from services.kueue.model.explained_wait import ExplainedWait
 from services.kueue.model.facts import KueueTerms, id_of
@@ -44,6 +43,7 @@ from services.kueue.processor.reconcile import (
 )
 from shared.domain.times import in_utc
 from shared.kubernetes.api import ApiConflictError, ApiError, ApiMissingError, ApiUnavailableError
+from shared.kubernetes.decisions import DecisionsInOrder
 from shared.kubernetes.effects import PublishFact
 from shared.kubernetes.events import user_event
 from shared.kubernetes.facts import FactTaker
@@ -116,6 +116,7 @@ class WorkloadReconciler:
         self._worded: dict[WorkloadUid, int] = {}
         self._aside: dict[WorkloadUid, str] = {}
         self._work = WorkList(self._look_locked)
+        self._decisions = DecisionsInOrder(self._of_id, self._obeyed, self._set_aside, _RETRY_S)
 
     # What API servers say.
 
@@ -225,33 +226,7 @@ class WorkloadReconciler:
     async def obey(self, decisions: Sequence[PlacementDecided]) -> None:
         """Carry out decisions, of a Workload in order, of several at once; returns when what
         follows is in the records, over failures of the API servers."""
-        by_job: defaultdict[str, list[PlacementDecided]] = defaultdict(list)
-        for decision in decisions:
-            by_job[decision.job_id].append(decision)
-        await asyncio.gather(*map(self._obey, by_job.values()))
-
-    async def _obey(self, decisions: Sequence[PlacementDecided]) -> None:
-        for decision in decisions:
-            while not await self._tried(decision):
-                pass
-
-    async def _tried(self, decision: PlacementDecided) -> bool:
-        """Whether a decision is dealt with; else it is to be looked at again."""
-        uid: WorkloadUid | None = None
-        try:
-            uid = await self._of_id(decision.job_id)
-            return await self._obeyed(decision, uid)
-        except ApiUnavailableError as error:
-            log.warning("tried again", job=decision.job_id, problem=str(error))
-            await asyncio.sleep(_RETRY_S)
-            return False
-        except FactRefusedError as error:
-            log.error("ingest refused", job=decision.job_id, problem=str(error))
-        except Exception as error:  # noqa: BLE001 no decision may hold up those on others
-            if uid is not None:
-                self._set_aside(uid, error)
-            log.error("not obeyed", job=decision.job_id, problem=repr(error))
-        return True
+        await self._decisions.obey(decisions)
 
     async def _obeyed(self, decision: PlacementDecided, uid: WorkloadUid | None) -> bool:
         if uid is None:
