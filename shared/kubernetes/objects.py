@@ -2,7 +2,7 @@
 one of another type counts as missing."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -14,6 +14,72 @@ _MOST_DIGITS: Final = 18
 _NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
 _UID: Final = re.compile(r"[0-9A-Za-z](?:[-0-9A-Za-z.]{0,126}[0-9A-Za-z])?")
 _IDENTITY: Final = (("namespace", _NAME), ("name", _NAME), ("uid", _UID))
+_UID_LENGTH: Final = 8
+
+
+class ApiObject:
+    """What all objects in a namespace have, by the `fields` that an API server shows."""
+
+    __slots__ = ()
+    fields: Mapping[str, Any]
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Return its metadata."""
+        return mapping_of(self.fields.get("metadata"))
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        """Return what was asked for."""
+        return mapping_of(self.fields.get("spec"))
+
+    @property
+    def status(self) -> Mapping[str, Any]:
+        """Return its status, as the API server has it."""
+        return mapping_of(self.fields.get("status"))
+
+    @property
+    def uid(self) -> str:
+        """Return the id of this object: another one of its name has another one."""
+        return str(self.metadata["uid"])
+
+    @property
+    def local_id(self) -> str:
+        """Return what distinguishes it from all of its kind on its API server, also those of its
+        name in the same second."""
+        named = self.metadata
+        return f"{named['namespace']}/{named['name']}/{self.uid[:_UID_LENGTH]}"
+
+    @property
+    def resource_version(self) -> str:
+        """Return the version of what is shown: an update that names it changes nothing newer."""
+        return str(self.metadata.get("resourceVersion", ""))
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Return its labels."""
+        return texts_of(self.metadata.get("labels"))
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """Return its annotations."""
+        return texts_of(self.metadata.get("annotations"))
+
+    @property
+    def finalizers(self) -> Sequence[str]:
+        """Return the finalizers that have to be removed before it is deleted."""
+        told = self.metadata.get("finalizers")
+        return [each for each in told if isinstance(each, str)] if isinstance(told, list) else []
+
+    @property
+    def created_at_us(self) -> int:
+        """Return when it was created, to the second."""
+        return time_us(self.metadata.get("creationTimestamp"))
+
+    @property
+    def deleted_at_us(self) -> int:
+        """Return when somebody deleted it; 0 where nobody did, or nobody knows when."""
+        return time_us(self.metadata.get("deletionTimestamp"))
 
 
 def time_us(text: object) -> int:

@@ -3,9 +3,9 @@
 Users write most of what is in them, so that each field is read as what it may be: one of another
 type counts as missing here, and `facts.py` names what a Job cannot be taken with."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from coplace.v1.jobs_pb2 import (
     JOB_OUTCOME_COMPLETED,
@@ -17,6 +17,7 @@ from coplace.v1.jobs_pb2 import (
 from services.kubernetes.model.names import COPY_OF, FINALIZER
 from shared.kubernetes.names import GRANT
 from shared.kubernetes.objects import (
+    ApiObject,
     condition_of,
     is_number,
     mapping_of,
@@ -25,8 +26,6 @@ from shared.kubernetes.objects import (
     time_us,
     whole_of,
 )
-
-_UID_LENGTH: Final = 8
 
 
 class JobKey(NamedTuple):
@@ -60,21 +59,11 @@ def identified(cluster: str, fields: Mapping[str, Any]) -> "KubernetesJob":
 
 
 @dataclass(frozen=True, slots=True)
-class KubernetesJob:
+class KubernetesJob(ApiObject):
     """One Job of one cluster."""
 
     cluster: str
     fields: Mapping[str, Any]
-
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """Return the metadata of the Job."""
-        return mapping_of(self.fields.get("metadata"))
-
-    @property
-    def spec(self) -> Mapping[str, Any]:
-        """Return what was asked for."""
-        return mapping_of(self.fields.get("spec"))
 
     @property
     def template(self) -> Mapping[str, Any]:
@@ -87,19 +76,9 @@ class KubernetesJob:
         return mapping_of(self.template.get("spec"))
 
     @property
-    def status(self) -> Mapping[str, Any]:
-        """Return the status of the Job, as the API server has it."""
-        return mapping_of(self.fields.get("status"))
-
-    @property
     def key(self) -> JobKey:
         """Return its cluster, namespace and name."""
         return JobKey(self.cluster, self.metadata["namespace"], self.metadata["name"])
-
-    @property
-    def uid(self) -> str:
-        """Return the id of this Job: another one of its name has another one."""
-        return str(self.metadata["uid"])
 
     @property
     def id(self) -> JobUid:
@@ -107,46 +86,9 @@ class KubernetesJob:
         return JobUid(self.cluster, self.uid)
 
     @property
-    def local_id(self) -> str:
-        """Return what distinguishes it from all Jobs of its cluster, also those of its name in the
-        same second."""
-        return f"{self.key.namespace}/{self.key.name}/{self.uid[:_UID_LENGTH]}"
-
-    @property
-    def resource_version(self) -> str:
-        """Return the version of what is shown: an update that names it changes nothing newer."""
-        return str(self.metadata.get("resourceVersion", ""))
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        """Return the labels of the Job."""
-        return texts_of(self.metadata.get("labels"))
-
-    @property
-    def annotations(self) -> Mapping[str, str]:
-        """Return the annotations of the Job."""
-        return texts_of(self.metadata.get("annotations"))
-
-    @property
-    def finalizers(self) -> Sequence[str]:
-        """Return the finalizers that have to be removed before it is deleted."""
-        told = self.metadata.get("finalizers")
-        return [each for each in told if isinstance(each, str)] if isinstance(told, list) else []
-
-    @property
-    def created_at_us(self) -> int:
-        """Return when it was created, to the second."""
-        return time_us(self.metadata.get("creationTimestamp"))
-
-    @property
     def is_deleted(self) -> bool:
         """Return whether somebody deleted it: it goes when its finalizers are removed."""
         return bool(self.metadata.get("deletionTimestamp"))
-
-    @property
-    def deleted_at_us(self) -> int:
-        """Return when it was deleted; 0 where it was not, or nobody knows when."""
-        return time_us(self.metadata.get("deletionTimestamp"))
 
     @property
     def is_taken(self) -> bool:

@@ -494,7 +494,7 @@ class WorkloadReconciler:
         """Nominate with all that Kueue owns there: who owns what is not kept here."""
         api, key = self._api(workload.server), workload.key
         whole = await api.get(key)
-        if mapping_of(whole.get("metadata")).get("resourceVersion") != workload.version:
+        if mapping_of(whole.get("metadata")).get("resourceVersion") != workload.resource_version:
             self.mirror.put(identified(key.server, whole))
             return None
         body = nominated(KueueWorkload(key.server, whole), clusters, ADMISSION_MANAGER)

@@ -74,7 +74,7 @@ def activated(check: Mapping[str, Any], now_us: int) -> Body:
 
 def deactivated(workload: KueueWorkload) -> Body:
     """Have Kueue end a Workload, and admit it no more."""
-    version = {"uid": workload.id.uid, "resourceVersion": workload.version}
+    version = {"uid": workload.id.uid, "resourceVersion": workload.resource_version}
     return {"metadata": version, "spec": {"active": False}}
 
 
@@ -122,7 +122,7 @@ def _status(workload: KueueWorkload, status: Body) -> Body:
         "name": key.name,
         "namespace": key.namespace,
         "uid": workload.id.uid,
-        "resourceVersion": workload.version,
+        "resourceVersion": workload.resource_version,
     }
     return {"apiVersion": API_VERSION, "kind": "Workload", "metadata": metadata, "status": status}
 

@@ -165,7 +165,7 @@ def parse_record(workload: KueueWorkload) -> WorkloadRecord | None:
 def recording(workload: KueueWorkload, record: WorkloadRecord) -> Body:
     """Keep what is known of a Workload as it was seen. It is kept from being deleted until its end
     was published."""
-    version = {"uid": workload.id.uid, "resourceVersion": workload.version}
+    version = {"uid": workload.id.uid, "resourceVersion": workload.resource_version}
     metadata = {**version, "annotations": {RECORD: record.to_json()}}
     if workload.is_kept and record.outcome:
         left = [each for each in workload.finalizers if each != FINALIZER]

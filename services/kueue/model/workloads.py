@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from services.kueue.model.names import APP, FINALIZER, ORIGIN, RECORD
 from shared.kubernetes.objects import (
+    ApiObject,
     condition_of,
     conditions_of,
     mapping_of,
@@ -21,7 +22,6 @@ from shared.kubernetes.objects import (
     whole_of,
 )
 
-_UID_LENGTH: Final = 8
 _EVICTED: Final = "Evicted"
 _CONDITION: Final = ("type", "status", "reason", "lastTransitionTime")
 _METADATA: Final = (
@@ -170,27 +170,12 @@ def _trimmed_containers(told: object) -> object:
 
 
 @dataclass(frozen=True, slots=True)
-class KueueWorkload:
+class KueueWorkload(ApiObject):
     """One Workload of one API server; `is_deleted_there` where that has it no more."""
 
     server: str
     fields: Mapping[str, Any]
     is_deleted_there: bool = False
-
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """Return the metadata of the Workload."""
-        return mapping_of(self.fields.get("metadata"))
-
-    @property
-    def spec(self) -> Mapping[str, Any]:
-        """Return what was asked for."""
-        return mapping_of(self.fields.get("spec"))
-
-    @property
-    def status(self) -> Mapping[str, Any]:
-        """Return what Kueue and the checks say of it."""
-        return mapping_of(self.fields.get("status"))
 
     @property
     def key(self) -> WorkloadKey:
@@ -200,28 +185,7 @@ class KueueWorkload:
     @property
     def id(self) -> WorkloadUid:
         """Return its API server and uid."""
-        return WorkloadUid(self.server, str(self.metadata["uid"]))
-
-    @property
-    def local_id(self) -> str:
-        """Return what distinguishes it from all Workloads of its API server."""
-        return f"{self.key.namespace}/{self.key.name}/{self.id.uid[:_UID_LENGTH]}"
-
-    @property
-    def version(self) -> str:
-        """Return the version of what is shown: an update that names it changes nothing newer."""
-        return str(self.metadata.get("resourceVersion", ""))
-
-    @property
-    def annotations(self) -> Mapping[str, str]:
-        """Return the annotations of the Workload."""
-        return texts_of(self.metadata.get("annotations"))
-
-    @property
-    def finalizers(self) -> Sequence[str]:
-        """Return the finalizers that have to be removed before it is deleted."""
-        told = self.metadata.get("finalizers")
-        return [each for each in told if isinstance(each, str)] if isinstance(told, list) else []
+        return WorkloadUid(self.server, self.uid)
 
     @property
     def is_kept(self) -> bool:
@@ -231,17 +195,7 @@ class KueueWorkload:
     @property
     def is_copy(self) -> bool:
         """Return whether MultiKueue copied it from a manager."""
-        return ORIGIN in texts_of(self.metadata.get("labels"))
-
-    @property
-    def created_at_us(self) -> int:
-        """Return when it was created, to the second."""
-        return time_us(self.metadata.get("creationTimestamp"))
-
-    @property
-    def deleted_at_us(self) -> int:
-        """Return when somebody deleted it; 0 where nobody did."""
-        return time_us(self.metadata.get("deletionTimestamp"))
+        return ORIGIN in self.labels
 
     @property
     def queue(self) -> str:

@@ -89,7 +89,7 @@ class WorkloadMirror:
     def put(self, workload: KueueWorkload) -> None:
         """Note a Workload that was seen; what was seen of it later stays."""
         before = self._workloads.get(workload.id)
-        if before is not None and is_older(workload.version, before.version):
+        if before is not None and is_older(workload.resource_version, before.resource_version):
             return
         uid = workload.id
         self._workloads[uid] = workload
