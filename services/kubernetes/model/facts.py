@@ -11,8 +11,6 @@ from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import (
     JOB_OUTCOME_CANCELLED,
     JobFinished,
-    JobRequeued,
-    JobStarted,
     JobSubmitted,
 )
 
@@ -20,7 +18,7 @@ from coplace_client.bounds import NODES
 from coplace_client.bounds import PRIORITY as PRIORITY_BOUND
 from coplace_client.errors import RejectedError
 from coplace_client.facts import job_fact
-from services.kubernetes.model.jobs import KubernetesJob, RunEnd
+from services.kubernetes.model.jobs import KubernetesJob
 from services.kubernetes.model.names import (
     APP,
     EXCLUSIVE,
@@ -31,6 +29,7 @@ from services.kubernetes.model.records import KubernetesRecord
 from shared.catalogue.contents.check import check_contents
 from shared.domain.job import job_id
 from shared.kubernetes.claims import GrantClaim, StopRequest
+from shared.kubernetes.facts import RunEnd, run_requeued, run_started
 from shared.kubernetes.objects import whole_of
 from shared.kubernetes.texts import shown
 from shared.kubernetes.units import pod_needs
@@ -182,18 +181,7 @@ def submission(record: KubernetesRecord, terms: JobTerms) -> Envelope:
 
 def start(record: KubernetesRecord, terms: JobTerms) -> Envelope:
     """Return the event that it runs under its claim."""
-    claim = record.claim
-    message = JobStarted(
-        job_id=record.job_id,
-        attempt=claim.attempt,
-        cluster=claim.cluster,
-        nodes=claim.nodes,
-        freq_ghz=claim.freq_ghz,
-        started_at_us=claim.at_us,
-        grant=claim.grant,
-        node_units=claim.node_units,
-    )
-    return job_fact(terms.site, message, claim.attempt, claim.at_us)
+    return run_started(terms.site, record.job_id, record.claim)
 
 
 def finish(
@@ -259,14 +247,5 @@ def cancelled_end(at_us: int) -> RunEnd:
 
 def requeue(record: KubernetesRecord, terms: JobTerms, stop: StopRequest) -> Envelope:
     """Return the event that its run ended and it waits again."""
-    claim = record.claim
-    message = JobRequeued(
-        job_id=record.job_id,
-        attempt=claim.attempt + 1,
-        reason=shown(stop.reason),
-        requeued_at_us=stop.at_us,
-        cluster=claim.cluster,
-        failed_nodes=stop.failed_nodes,
-        grant=claim.grant,
-    )
-    return job_fact(terms.site, message, message.attempt, stop.at_us)
+    of = record.job_id, record.claim
+    return run_requeued(terms.site, *of, stop.reason, stop.at_us, stop.failed_nodes)

@@ -11,10 +11,10 @@ from coplace.v1.jobs_pb2 import (
     JOB_OUTCOME_COMPLETED,
     JOB_OUTCOME_FAILED,
     JOB_OUTCOME_TIMED_OUT,
-    JobOutcome,
 )
 
 from services.kubernetes.model.names import COPY_OF, FINALIZER
+from shared.kubernetes.facts import RunEnd
 from shared.kubernetes.names import GRANT
 from shared.kubernetes.objects import (
     ApiObject,
@@ -41,13 +41,6 @@ class JobUid(NamedTuple):
 
     cluster: str
     uid: str
-
-
-class RunEnd(NamedTuple):
-    """How and when a run ended, as its Job's conditions say."""
-
-    outcome: JobOutcome.ValueType
-    at_us: int
 
 
 def identified(cluster: str, fields: Mapping[str, Any]) -> "KubernetesJob":

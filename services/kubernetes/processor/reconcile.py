@@ -24,7 +24,7 @@ from services.kubernetes.model.facts import (
     submission,
     submission_of,
 )
-from services.kubernetes.model.jobs import KubernetesJob, RunEnd
+from services.kubernetes.model.jobs import KubernetesJob
 from services.kubernetes.model.names import (
     CLAIM,
     OUTCOME,
@@ -48,6 +48,7 @@ from services.kubernetes.processor.effects import (
 from shared.domain.hostlist import expand
 from shared.kubernetes.claims import AfterStop, StopRequest
 from shared.kubernetes.effects import PublishFact
+from shared.kubernetes.facts import RunEnd
 from shared.kubernetes.names import JOB_ID
 from shared.kubernetes.texts import shown
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import (
@@ -12,10 +12,7 @@ from coplace.v1.jobs_pb2 import (
     JOB_OUTCOME_FAILED,
     JobFinished,
     JobHeld,
-    JobOutcome,
     JobReleased,
-    JobRequeued,
-    JobStarted,
     JobSubmitted,
 )
 
@@ -26,6 +23,7 @@ from services.kueue.model.records import WorkloadRecord
 from services.kueue.model.workloads import KueueWorkload
 from shared.catalogue.contents.check import check_contents
 from shared.domain.job import job_id
+from shared.kubernetes.facts import RunEnd, run_requeued, run_started
 from shared.kubernetes.objects import time_us
 from shared.kubernetes.texts import shown
 
@@ -34,13 +32,6 @@ _PRIORITY_ZERO: Final = 1 << 31
 _MOST_PRIORITY: Final = (1 << 32) - 1
 _NO_QUOTA: Final = "Kueue has no quota for it"
 _OUTCOMES: Final = {"Succeeded": JOB_OUTCOME_COMPLETED, "Failed": JOB_OUTCOME_FAILED}
-
-
-class WorkloadEnd(NamedTuple):
-    """How and when a run ended."""
-
-    outcome: JobOutcome.ValueType
-    at_us: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,25 +117,14 @@ def hold_word(record: WorkloadRecord, terms: KueueTerms) -> Envelope:
 
 def start(record: WorkloadRecord, terms: KueueTerms) -> Envelope:
     """Return the event that it runs under its claim."""
-    claim = record.claim
-    message = JobStarted(
-        job_id=record.job_id,
-        attempt=claim.attempt,
-        cluster=claim.cluster,
-        nodes=claim.nodes,
-        freq_ghz=claim.freq_ghz,
-        started_at_us=claim.at_us,
-        grant=claim.grant,
-        node_units=claim.node_units,
-    )
-    return job_fact(terms.site, message, claim.attempt, claim.at_us)
+    return run_started(terms.site, record.job_id, record.claim)
 
 
 def finish(
     record: WorkloadRecord,
     workload: KueueWorkload,
     terms: KueueTerms,
-    end: WorkloadEnd,
+    end: RunEnd,
     now_us: int,
 ) -> Envelope:
     """Return the event that its run under its claim ended, or that it never ran under one."""
@@ -203,16 +183,8 @@ def _plausible_us(at_us: int, begin_us: int, now_us: int) -> int:
 
 def requeue(record: WorkloadRecord, terms: KueueTerms, reason: str, at_us: int) -> Envelope:
     """Return the event that its run ended, since Kueue took its quota, and it waits again."""
-    claim = record.claim
-    message = JobRequeued(
-        job_id=record.job_id,
-        attempt=claim.attempt + 1,
-        reason=shown(reason),
-        requeued_at_us=at_us,
-        cluster=claim.cluster,
-        grant=claim.grant,
-    )
-    return job_fact(terms.site, message, message.attempt, at_us)
+    of = record.job_id, record.claim
+    return run_requeued(terms.site, *of, reason, at_us)
 
 
 def answers(
@@ -224,7 +196,7 @@ def answers(
     past, claim = record.past, record.claim
     if past is not None and past.claim.grant >= claim.declined and past.claim.has_begun:
         ran = replace(record, claim=past.claim)
-        end = WorkloadEnd(JOB_OUTCOME_CANCELLED, past.ended_us)
+        end = RunEnd(JOB_OUTCOME_CANCELLED, past.ended_us)
         at_us = max(past.claim.at_us, past.ended_us)
         again = requeue(ran, terms, past.reason, at_us)
         return [again, finish(ran, workload, terms, end, now_us)]
@@ -236,11 +208,11 @@ def answers(
     return [decline_event(terms.site, *of, shown(reason), now_us)]
 
 
-def finished_end(workload: KueueWorkload, ended_us: int) -> WorkloadEnd:
+def finished_end(workload: KueueWorkload, ended_us: int) -> RunEnd:
     """Return how a Workload ended that is over, and when: as its last pod did, else as Kueue
     says."""
     done = workload.finished
     if done is None:
-        return WorkloadEnd(JOB_OUTCOME_CANCELLED, ended_us or workload.deleted_at_us)
+        return RunEnd(JOB_OUTCOME_CANCELLED, ended_us or workload.deleted_at_us)
     outcome = _OUTCOMES.get(str(done.get("reason")), JOB_OUTCOME_CANCELLED)
-    return WorkloadEnd(outcome, ended_us or time_us(done.get("lastTransitionTime")))
+    return RunEnd(outcome, ended_us or time_us(done.get("lastTransitionTime")))

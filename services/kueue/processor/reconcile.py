@@ -16,7 +16,6 @@ from services.kueue.model.bodies import pod_set_updates
 from services.kueue.model.explained_wait import ExplainedWait
 from services.kueue.model.facts import (
     KueueTerms,
-    WorkloadEnd,
     answers,
     finish,
     finished_end,
@@ -41,6 +40,7 @@ from shared.domain.folding import fold
 from shared.domain.hostlist import expand
 from shared.kubernetes.claims import AfterStop, GrantClaim, StopRequest
 from shared.kubernetes.effects import PublishFact
+from shared.kubernetes.facts import RunEnd
 from shared.kubernetes.texts import shown
 
 _SECOND_US: Final = 1_000_000
@@ -303,7 +303,7 @@ def _closed(seen: SeenWorkload, record: WorkloadRecord) -> Sequence[WorkloadEffe
 
 
 def _close(
-    seen: SeenWorkload, record: WorkloadRecord, moment: Moment, end: WorkloadEnd
+    seen: SeenWorkload, record: WorkloadRecord, moment: Moment, end: RunEnd
 ) -> Sequence[WorkloadEffect]:
     outcome = _OUTCOMES[end.outcome]
     if record.stop is not None and record.stop.then is AfterStop.CANCEL:
@@ -470,7 +470,7 @@ class _Granted:
         return ended_us(self.seen.pods) or (eviction.at_us if eviction else 0)
 
     def _close(self, outcome: JobOutcome.ValueType) -> Sequence[WorkloadEffect]:
-        return _close(self.seen, self.record, self.moment, WorkloadEnd(outcome, self._ended_us()))
+        return _close(self.seen, self.record, self.moment, RunEnd(outcome, self._ended_us()))
 
     def _end(self) -> Sequence[WorkloadEffect]:
         """It has ended, or was deleted: its last pods are waited for."""

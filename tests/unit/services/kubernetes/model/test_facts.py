@@ -17,7 +17,7 @@ from services.kubernetes.model.facts import (
     submission,
     submission_of,
 )
-from services.kubernetes.model.jobs import KubernetesJob, RunEnd
+from services.kubernetes.model.jobs import KubernetesJob
 from services.kubernetes.model.names import (
     APP,
     EXCLUSIVE,
@@ -25,6 +25,7 @@ from services.kubernetes.model.names import (
     WALLTIME_S,
 )
 from shared.catalogue.contents.check import check_contents
+from shared.kubernetes.facts import RunEnd
 from tests.support.kubernetes_api import merged
 from tests.unit.services.kubernetes.objects import CREATED_US, JOB_ID, LIVE, TERMS, job, recorded
 from tests.unit.shared.kubernetes.objects import NOW_US

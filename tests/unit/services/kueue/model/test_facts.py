@@ -12,7 +12,6 @@ from coplace.v1.jobs_pb2 import (
 
 from coplace_client.errors import RejectedError
 from services.kueue.model.facts import (
-    WorkloadEnd,
     answers,
     finish,
     finished_end,
@@ -21,6 +20,7 @@ from services.kueue.model.facts import (
 )
 from services.kueue.model.records import PastRun
 from shared.kubernetes.claims import GrantClaim
+from shared.kubernetes.facts import RunEnd
 from tests.unit.services.kueue.objects import (
     CREATED,
     LIVE,
@@ -72,7 +72,7 @@ def test_a_limit_beyond_all_bounds_is_refused() -> None:
 def test_its_end_has_the_cores_of_its_pods() -> None:
     found = workload(None, pod_set("driver", 1, cpu="1"), pod_set("workers", 4, cpu="4"))
     record = recorded(found, claim=BEGUN)
-    end = WorkloadEnd(JOB_OUTCOME_COMPLETED, NOW_US + 5)
+    end = RunEnd(JOB_OUTCOME_COMPLETED, NOW_US + 5)
     told = finish(record, found, TERMS, end, NOW_US + 9).job_finished
     assert (told.cores, told.nodes, told.cores_per_node) == (17, 3, 8)
     assert (told.started_at_us, told.ended_at_us) == (NOW_US, NOW_US + 5)
@@ -82,7 +82,7 @@ def test_its_end_has_the_cores_of_its_pods() -> None:
 def test_an_end_is_neither_before_its_begin_nor_to_come(at_us: int, expected: int) -> None:
     record = recorded(claim=replace(BEGUN, at_us=NOW_US + 5))
     at = at_us and NOW_US + at_us
-    end = WorkloadEnd(JOB_OUTCOME_COMPLETED, at if at_us >= 0 else 0)
+    end = RunEnd(JOB_OUTCOME_COMPLETED, at if at_us >= 0 else 0)
     told = finish(record, workload(), TERMS, end, NOW_US + 9).job_finished
     assert told.ended_at_us == NOW_US + expected
 
