@@ -34,7 +34,6 @@ from shared.kubernetes.nodes import trimmed_node
 from shared.kubernetes.placement import PlacementClient
 from shared.kubernetes.reflector import ObjectWatcher, reflect
 from shared.process.clock import process_clock
-from shared.process.crash import end_process
 from shared.process.life import Process, run_process
 from shared.streams.on_kafka.deployment import Deployment
 from shared.streams.on_kafka.waiting import wait_for_topics
@@ -61,16 +60,7 @@ async def serve(process: Process) -> None:
             each.name: await opened.enter_async_context(_connected(each, meter))
             for each in there.servers
         }
-        running = asyncio.create_task(_Adapter(process, own, there, apis, meter).run())
-        running.add_done_callback(_ended)
-        await process.stop.wait()
-        running.cancel()
-
-
-def _ended(running: asyncio.Task[None]) -> None:
-    """What nobody expected ends the process: it goes on where it was."""
-    if not running.cancelled() and (error := running.exception()):
-        end_process(NAME, error)
+        await process.run_until_stopped(NAME, _Adapter(process, own, there, apis, meter).run())
 
 
 @dataclass

@@ -50,7 +50,6 @@ from services.slurm.model.jobs import SlurmJob, names_of_waiting
 from services.slurm.model.node_power import Boot
 from services.slurm.model.select_rules import SelectRules
 from services.slurm.settings import SlurmSettings, shares_of
-from shared.process.crash import end_process
 from shared.process.life import Process, run_process
 from shared.slurm.facts import Site
 
@@ -78,16 +77,7 @@ async def serve(process: Process) -> None:
     """Connect Slurm and Coplace until the process shall stop."""
     own = SlurmSettings()
     shares = shares_of(own.clusters_file)
-    running = asyncio.create_task(_run(process, own, shares))
-    running.add_done_callback(_ended)
-    await process.stop.wait()
-    running.cancel()
-
-
-def _ended(running: asyncio.Task[None]) -> None:
-    """What nobody expected ends the process: it goes on where it was."""
-    if not running.cancelled() and (error := running.exception()):
-        end_process(NAME, error)
+    await process.run_until_stopped(NAME, _run(process, own, shares))
 
 
 async def _run(process: Process, own: SlurmSettings, shares: Sequence[ClusterShare]) -> None:

@@ -2,10 +2,10 @@
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -47,6 +47,19 @@ class Process:
                 log.error("refused", problem=found)
             self.readiness.refuse(found)
             await pause(self.stop, _LOOK_AGAIN_S)
+
+    async def run_until_stopped(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        """Work until the process shall stop. What nobody expected ends the process at once: it
+        goes on where it was."""
+
+        def ended(running: asyncio.Task[None]) -> None:
+            if not running.cancelled() and (error := running.exception()):
+                end_process(name, error)
+
+        running = asyncio.create_task(work)
+        running.add_done_callback(ended)
+        await self.stop.wait()
+        running.cancel()
 
 
 Main = Callable[[Process], Awaitable[None]]
