@@ -14,12 +14,12 @@ from coplace.v1.placement_service_pb2 import (
     ListJobsRequest,
 )
 
-from coplace_client.errors import RejectedError
 from services.slurm.adapters.region import AskedRegion
+from services.slurm.model.facts import id_of
 from services.slurm.model.jobs import SlurmJob
 from shared.domain.array_tasks import as_task
 from shared.process.clock import now_us
-from shared.slurm.facts import Site, identify
+from shared.slurm.facts import Site
 
 _STARTED: Final = (JOB_STANDING_DECIDED, JOB_STANDING_RUNNING)
 # By then a start that was decided is carried out, and Slurm has the word on it.
@@ -72,17 +72,14 @@ class LostStarts:
     ) -> Iterator[tuple[str, list[ListedJob]]]:
         """Yield the heterogeneous jobs of which placement knows all parts as runs."""
         for name, gang in waiting.items():
-            ids = [identify(part.message(), self._site) for part in gang.parts]
+            ids = [id_of(part, self._site) for part in gang.parts]
             if ids and all(each in started for each in ids):
                 yield name, [started[each] for each in ids]
 
     def _without_word(self, shown: Iterable[SlurmJob]) -> Iterable[tuple[str, SlurmJob]]:
         for job in shown:
             if job.is_pending and not (job.word.grant or job.is_given_back):
-                try:
-                    yield identify(job.message(), self._site), job
-                except RejectedError:
-                    continue
+                yield id_of(job, self._site), job
 
     def _started(self) -> Iterable[ListedJob]:
         latest_us = now_us() - _CARRIED_OUT_US
@@ -107,10 +104,10 @@ class LostStarts:
 
 def _waits(started: ListedJob, waiting: Mapping[str, SlurmJob]) -> bool:
     """Return whether a job waits, by itself or with other tasks of its array."""
-    named = as_task(started.job_id)
-    array = waiting.get(named[0]) if named else None
     if not started.allocation.grant:
         return False
+    named = as_task(started.job_id)
+    array = waiting.get(named[0]) if named else None
     if named is None or array is None or not array.is_array:
         return started.job_id in waiting
     return array.has_task(named[1])

@@ -16,6 +16,7 @@ from services.slurm.adapters.giving_back import GIVEN_BACK, restored
 from services.slurm.adapters.looks import SlurmLooks
 from services.slurm.adapters.notes import JobNotes, boot_note, noted
 from services.slurm.adapters.region import AskedRegion
+from services.slurm.model.facts import id_of
 from services.slurm.model.het_jobs import as_a_whole
 from services.slurm.model.jobs import SlurmJob
 from services.slurm.model.shapes import NodeShapes
@@ -41,7 +42,7 @@ from shared.domain.array_tasks import as_task
 from shared.domain.hostlist import expand
 from shared.domain.printable import printable
 from shared.process.clock import now_us
-from shared.slurm.facts import Site, identify
+from shared.slurm.facts import Site
 
 # Placement waits for a word on these.
 ANSWERED: Final = frozenset({VERDICT_START, VERDICT_ACTION})
@@ -115,7 +116,7 @@ class Obedience:
 
     def _of(self, job_id: str, shown: Sequence[SlurmJob]) -> SlurmJob | None:
         for job in chain(shown, as_a_whole(shown)):
-            if _id_of(job, self._site) == job_id:
+            if id_of(job, self._site) == job_id:
                 return job
         return _waiting_task(job_id, shown, self._site)
 
@@ -207,14 +208,6 @@ def _waiting_task(job_id: str, shown: Iterable[SlurmJob], site: Site) -> SlurmJo
         return None
     array_id, index = named
     for job in shown:
-        if job.is_array and job.is_pending and _id_of(job, site) == array_id:
+        if job.is_array and job.is_pending and id_of(job, site) == array_id:
             return job.task(index) if job.has_task(index) else None
     return None
-
-
-def _id_of(job: SlurmJob, site: Site) -> str:
-    """Empty for one that has none, whatever keeps it from that: it is no decision's."""
-    try:
-        return identify(job.message(), site)
-    except Exception:  # noqa: BLE001 one job of Slurm's is no reason to obey nothing
-        return ""

@@ -125,6 +125,16 @@ def test_a_heterogeneous_job_is_started_again_on_the_nodes_of_its_parts() -> Non
     assert beside.made == [made], "of one part nothing is known"
 
 
+def test_a_part_that_cannot_be_read_holds_up_no_other_job() -> None:
+    beside = _Beside()
+    odd = {**HELD, "job_id": 21, "het_job_id": 20, "het_job_offset": 1, "submit_time": "soon"}
+    first = {**HELD, "job_id": 20, "het_job_id": 20, "het_job_offset": 0}
+    shown = with_gangs([SlurmJob(each) for each in (first, odd, HELD)])
+    for _ in range(2):
+        asyncio.run(beside.lost.look(shown))
+    assert [each.job_id for each in beside.made] == [NAME]
+
+
 def test_a_start_that_was_decided_long_ago_and_has_left_no_word_is_made_within_its_time() -> None:
     beside = _Beside(JOB_STANDING_DECIDED)
     beside.look(HELD)
