@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 import structlog
@@ -131,7 +132,7 @@ async def _connect(
     slurm: Slurm,
     meter: SlurmMeter,
 ) -> None:
-    """Declare the clusters, then publish what happens, and do what is decided."""
+    """Declare the clusters, then work."""
     region = RegionOverGrpc(own.ingest_address, own.placement_address, process.settings)
     until = _Until(process)
     config = await until.done("Slurm", slurm.config)
@@ -148,17 +149,35 @@ async def _connect(
     # Before that it rejects their jobs.
     await until.done("placement", lambda: _require_known(region, both.clusters))
     process.readiness.ready()
-
-    def watch(request: WatchDecisionsRequest) -> AsyncDecisionWatcher:
-        return AsyncDecisionWatcher(own.watch_address, process.settings, request)
-
-    named = {both.name, *both.clusters}
-    reader = DecisionsInHand(watch, own.site, named, CursorFile(own.cursor_file))
+    reader = _reader(process, both)
     meter.watch(
         lambda: publisher.states,
         lambda: reader.waiting,
         lambda: len(publisher.unknown_fields),
     )
+    declare_all = partial(declarer.declare_all, publisher, terms)
+    await _work(both, publisher, order, reader, declare_all)
+
+
+def _reader(process: Process, both: _Connection) -> DecisionsInHand:
+    own = both.own
+
+    def watch(request: WatchDecisionsRequest) -> AsyncDecisionWatcher:
+        return AsyncDecisionWatcher(own.watch_address, process.settings, request)
+
+    named = {both.name, *both.clusters}
+    return DecisionsInHand(watch, own.site, named, CursorFile(own.cursor_file))
+
+
+async def _work(
+    both: _Connection,
+    publisher: SlurmPublisher,
+    order: SlurmOrder,
+    reader: DecisionsInHand,
+    declare_all: Callable[[], object],
+) -> None:
+    """Publish what happens, and do what is decided, until cancelled."""
+    own, slurm, region, site = both.own, both.slurm, both.region, both.site
     looks = _Looks(both, publisher, reader)
     notes = _Notes(both, publisher, looks)
     ended = EndedRuns(own.ended_dir, region, lambda: publisher.site, publisher.published)
@@ -167,7 +186,7 @@ async def _connect(
         (_QUOTES_EVERY_S, notes.note_quotes),
         (own.nodes_every_s, _Nodes(both, publisher).tell),
         (own.reorders_every_s, order.look),
-        (own.declares_every_s, lambda: declarer.declare_all(publisher, terms)),
+        (own.declares_every_s, declare_all),
         (own.limits_every_s, lambda: limits.look(looks.shown)),
     )
     obedience = Obedience(
@@ -178,7 +197,7 @@ async def _connect(
     limited = LimitedStarts(region, site, both.clusters, tries.refuse)
     lost = LostStarts(region, site, both.clusters, tries.obey)
     declared_limits = LimitsBySlurm(region, both.source, own.site)
-    limits = LimitWatch(slurm, config, declared_limits, limited, own.site)
+    limits = LimitWatch(slurm, both.config, declared_limits, limited, own.site)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(looks.run())
         tasks.create_task(reader.run(tries.obey))
