@@ -33,6 +33,7 @@ from services.kubernetes.model.jobs import JobKey
 from services.kubernetes.model.names import FINALIZER
 from shared.kubernetes.api import ApiUnavailableError
 from shared.kubernetes.names import GRANT, JOB_ID
+from tests.support.fated_api import Fate, FatedApi, KilledError
 from tests.support.kubernetes_api import MemoryApiServer, suspended_job
 from tests.unit.services.kubernetes.objects import TERMS, ended_pod
 from tests.unit.shared.kubernetes.objects import NOW_US
@@ -47,44 +48,6 @@ def impatient() -> Iterator[None]:
         patch.setattr(reconciler, "_RETRY_S", 0)
         patch.setattr(reconciler, "_REFUSED_RETRY_S", 0)
         yield
-
-
-class KilledError(BaseException):
-    """The process was killed here."""
-
-
-@dataclass
-class Fate:
-    """At which calls to the outside what goes wrong: killed or cut, before it was done or after."""
-
-    strikes: dict[int, str] = field(default_factory=dict)
-    calls: int = 0
-
-    async def around(self, call: Callable[[], Any]) -> Any:
-        self.calls += 1
-        strike = self.strikes.pop(self.calls, "")
-        if strike == "killed before":
-            raise KilledError
-        if strike == "cut before":
-            raise ApiUnavailableError("cut")
-        result = await call()
-        if strike == "killed after":
-            raise KilledError
-        if strike == "cut after":
-            raise ApiUnavailableError("cut")
-        return result
-
-
-@dataclass
-class FatedApi:
-    """An API server behind a fate."""
-
-    server: MemoryApiServer
-    fate: Fate
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        method = getattr(self.server, name)
-        return lambda *given: self.fate.around(lambda: method(*given))
 
 
 @dataclass

@@ -1,7 +1,6 @@
 """One course of everything: Kueue, users and the adapter, with a whole region behind them."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coplace.v1.control_pb2 import ClusterDeclared
@@ -19,6 +18,7 @@ from services.kueue.model.workloads import KueueWorkload, WorkloadKey
 from services.kueue.processor.reconcile import WaitLimit
 from shared.clients.asked import is_asked
 from shared.kubernetes.api import ApiUnavailableError
+from tests.support.fated_api import Fate, FatedApi
 from tests.support.kueue_api import CHECK, MULTIKUEUE, MemoryKueue, synchronise
 
 NODES = 2
@@ -45,44 +45,6 @@ def declared(name: str, nodes: int = NODES) -> ClusterDeclared:
 
 def node_names(name: str) -> dict[str, int]:
     return {f"{name}{number}": CORES for number in range(1, NODES + 1)}
-
-
-class KilledError(BaseException):
-    """The process was killed here."""
-
-
-@dataclass
-class Fate:
-    """At which calls to the outside what goes wrong: killed or cut, before it was done or after."""
-
-    strikes: dict[int, str] = field(default_factory=dict)
-    calls: int = 0
-
-    async def around(self, call: Callable[[], Any]) -> Any:
-        self.calls += 1
-        strike = self.strikes.pop(self.calls, "")
-        if strike == "killed before":
-            raise KilledError
-        if strike == "cut before":
-            raise ApiUnavailableError("cut")
-        result = await call()
-        if strike == "killed after":
-            raise KilledError
-        if strike == "cut after":
-            raise ApiUnavailableError("cut")
-        return result
-
-
-@dataclass
-class FatedApi:
-    """An API server behind a fate."""
-
-    server: MemoryKueue
-    fate: Fate
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        method = getattr(self.server, name)
-        return lambda *given: self.fate.around(lambda: method(*given))
 
 
 class Play:

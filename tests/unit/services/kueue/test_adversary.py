@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from coplace_client.errors import RejectedError
 from services.kueue.adapters import reconciler
 from services.kueue.model.workloads import WorkloadKey
+from tests.support.fated_api import KilledError
 from tests.support.kueue_api import MemoryKueue
-from tests.unit.services.kueue.play import CORES, KilledError, Play
+from tests.unit.services.kueue.play import CORES, Play
 
 REASONS = ("Preempted", "PodsReadyTimeout", "ClusterQueueStopped", "NodeFailures")
 
