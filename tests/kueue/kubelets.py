@@ -2,27 +2,23 @@
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping
 from typing import Any, Final
 
-from lab.benchmarks.kubernetes.cluster import CallError, call
-from shared.kubernetes.api import PODS, ApiServer
-from shared.kubernetes.reflector import reflect
+from lab.benchmarks.kubernetes.cluster import call
+from lab.benchmarks.kubernetes.kubelets import Kubelets, now
 from tests.kueue.cluster import KueueCluster
 
 _WORKERS: Final = 16
 
 
-class KueueKubelets:
-    """Of one cluster, whose Job controller and scheduler are real: a pod that has its node is ready
-    at once, and succeeds after the seconds that it asks for; one that is deleted is removed. It
-    keeps when the pods of each Job were ready and ended, by itself."""
+class KueueKubelets(Kubelets):
+    """A pod that has its node is ready at once, and succeeds after the seconds that it asks for;
+    one that is deleted is removed. It keeps when the pods of each Job were ready and ended, by
+    itself."""
 
     def __init__(self, cluster: KueueCluster) -> None:
-        self._cluster = cluster
-        self._due: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
-        self._seen: set[tuple[str, str]] = set()
+        super().__init__(cluster, _WORKERS)
         self._pods: dict[str, Mapping[str, Any]] = {}
         self._ready: dict[str, str] = {}
         self.ready: dict[str, dict[str, str]] = {}
@@ -30,44 +26,14 @@ class KueueKubelets:
         self.ended: dict[str, dict[str, str]] = {}
         """When they ended."""
 
-    async def run(self) -> None:
-        """Run until cancelled."""
-        async with self._cluster.client() as client, asyncio.TaskGroup() as tasks:
-            api = ApiServer(self._cluster.name, client)
-            tasks.create_task(reflect(api, PODS, "", self, lambda: None))
-            for _ in range(_WORKERS):
-                tasks.create_task(self._work(client))
-
-    def replace(self, cluster: str, found: Sequence[Mapping[str, Any]]) -> None:
-        """Take all pods."""
-        for each in found:
-            self.changed(cluster, each)
-
     def changed(self, cluster: str, found: Mapping[str, Any]) -> None:
         """Take a pod that is new, or has changed."""
-        name, phase = found["metadata"]["name"], found["status"].get("phase")
-        self._pods[name] = found
-        if found["metadata"].get("deletionTimestamp"):
-            self._once(name, "delete")
-        elif found["spec"].get("nodeName") and phase == "Pending":
-            self._once(name, "begin")
+        self._pods[found["metadata"]["name"]] = found
+        super().changed(cluster, found)
 
     def deleted(self, cluster: str, found: Mapping[str, Any]) -> None:
         """Forget a pod that was deleted."""
         self._pods.pop(found["metadata"]["name"], None)
-
-    def _once(self, name: str, what: str) -> None:
-        if (name, what) not in self._seen:
-            self._seen.add((name, what))
-            self._due.put_nowait((name, what))
-
-    async def _work(self, client: Any) -> None:
-        while True:
-            name, what = await self._due.get()
-            try:
-                await self._do(client, name, what)
-            except CallError as error:  # it was deleted meanwhile
-                print("kubelets:", error, flush=True)
 
     async def _do(self, client: Any, name: str, what: str) -> None:
         pod = self._pods.get(name)
@@ -77,12 +43,12 @@ class KueueKubelets:
         if what == "delete":
             await call(client, "DELETE", path, {"gracePeriodSeconds": 0})
             return
-        job, at = pod["metadata"]["labels"]["batch.kubernetes.io/job-name"], _now()
+        job, at = pod["metadata"]["labels"]["batch.kubernetes.io/job-name"], now()
         if what == "begin":
             self._ready[name] = self.ready.setdefault(job, {})[name] = at
             await call(client, "PATCH", f"{path}/status", {"status": _running(at)})
             runs_s = json.loads(pod["metadata"]["annotations"]["runs-s"])
-            asyncio.get_running_loop().call_later(runs_s, self._once, name, "end")
+            asyncio.get_running_loop().call_later(runs_s, self.once, name, "end")
             return
         self.ended.setdefault(job, {})[name] = at
         status = _succeeded(self._ready[name], at)
@@ -106,7 +72,3 @@ def _succeeded(since: str, at: str) -> dict[str, Any]:
 def _container(state: Mapping[str, Any], *, is_ready: bool) -> dict[str, Any]:
     own = {"name": "main", "image": "none", "imageID": "none", "restartCount": 0}
     return {**own, "ready": is_ready, "started": is_ready, "state": state}
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

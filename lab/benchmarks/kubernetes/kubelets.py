@@ -1,6 +1,7 @@
 """Nodes alone, simulated: what kubelets would report of pods that the scheduler gave them."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -12,12 +13,12 @@ from shared.kubernetes.reflector import reflect
 _WORKERS: Final = 8
 
 
-class SimulatedKubelets:
-    """Of one cluster, whose Job controller and scheduler are real: a pod that has its node runs at
-    once, and succeeds after `run_s`; one that is deleted is removed."""
+class Kubelets(ABC):
+    """Of one cluster, whose Job controller and scheduler are real: each step of a pod is taken
+    once."""
 
-    def __init__(self, cluster: RealCluster, run_s: float) -> None:
-        self._cluster, self._run_s = cluster, run_s
+    def __init__(self, cluster: RealCluster, workers: int = _WORKERS) -> None:
+        self._cluster, self._workers = cluster, workers
         self._due: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
         self._seen: set[tuple[str, str]] = set()
 
@@ -26,7 +27,7 @@ class SimulatedKubelets:
         async with self._cluster.client() as client, asyncio.TaskGroup() as tasks:
             api = ApiServer(self._cluster.name, client)
             tasks.create_task(reflect(api, PODS, "", self, lambda: None))
-            for _ in range(_WORKERS):
+            for _ in range(self._workers):
                 tasks.create_task(self._work(client))
 
     def replace(self, cluster: str, found: Sequence[Mapping[str, Any]]) -> None:
@@ -38,14 +39,16 @@ class SimulatedKubelets:
         """Take a pod that is new, or has changed."""
         name, phase = found["metadata"]["name"], found["status"].get("phase")
         if found["metadata"].get("deletionTimestamp"):
-            self._once(name, "delete")
+            self.once(name, "delete")
         elif found["spec"].get("nodeName") and phase == "Pending":
-            self._once(name, "begin")
+            self.once(name, "begin")
 
+    @abstractmethod
     def deleted(self, cluster: str, found: Mapping[str, Any]) -> None:
-        """Ignore a pod that was deleted."""
+        """Take that a pod was deleted."""
 
-    def _once(self, name: str, what: str) -> None:
+    def once(self, name: str, what: str) -> None:
+        """Take a step of a pod, unless it was taken."""
         if (name, what) not in self._seen:
             self._seen.add((name, what))
             self._due.put_nowait((name, what))
@@ -58,17 +61,34 @@ class SimulatedKubelets:
             except CallError as error:  # it was deleted meanwhile
                 print("kubelets:", error, flush=True)
 
+    @abstractmethod
+    async def _do(self, client: Any, name: str, what: str) -> None:
+        """Take a step of a pod: `begin` where it has its node, `delete`, or what comes later."""
+
+
+class SimulatedKubelets(Kubelets):
+    """A pod that has its node runs at once, and succeeds after `run_s`; one that is deleted is
+    removed."""
+
+    def __init__(self, cluster: RealCluster, run_s: float) -> None:
+        super().__init__(cluster)
+        self._run_s = run_s
+
+    def deleted(self, cluster: str, found: Mapping[str, Any]) -> None:
+        """Ignore a pod that was deleted."""
+
     async def _do(self, client: Any, name: str, what: str) -> None:
         path = f"/api/v1/namespaces/physics/pods/{name}"
         if what == "delete":
             await call(client, "DELETE", path, {"gracePeriodSeconds": 0})
             return
         phase = "Running" if what == "begin" else "Succeeded"
-        status = {"phase": phase, "startTime": _now()}
+        status = {"phase": phase, "startTime": now()}
         await call(client, "PATCH", f"{path}/status", {"status": status})
         if what == "begin":
-            asyncio.get_running_loop().call_later(self._run_s, self._once, name, "end")
+            asyncio.get_running_loop().call_later(self._run_s, self.once, name, "end")
 
 
-def _now() -> str:
+def now() -> str:
+    """Return the time as an API server has it."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
