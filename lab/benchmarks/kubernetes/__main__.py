@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,7 +48,9 @@ _TRAITS: Final = {
 def programs(clusters: Sequence[RealCluster], folder: Path) -> list[Program]:
     """Return ingest, placement and the resource manager."""
     told = [
-        {"name": each.name, "kubeconfig": str(each.kubeconfig()), **_TRAITS} for each in clusters
+        # Of its own: YAML writes a list that several have as an alias, which is refused.
+        {"name": each.name, "kubeconfig": str(each.kubeconfig()), **deepcopy(_TRAITS)}
+        for each in clusters
     ]
     (folder / "clusters.yaml").write_text(yaml.safe_dump({"clusters": told}))
     ports = free_ports(5)
