@@ -197,7 +197,8 @@ def _number(*known: str) -> str:
 
 def _known_otherwise(message: Message, submitted: JobSubmitted) -> Iterator[str]:
     """Yield what is known of a job otherwise than jobcomp would know it: its application by more
-    than its name, a name that a database may have changed, a run that Slurm shows no more."""
+    than its name, a name that a database may have changed, a run that Slurm shows no more, one of
+    which accounts missed the start."""
     if submitted.app_id != submitted.job_name:
         yield f"app-{submitted.app_id}"
     elif message.has("is_name_doubtful"):
@@ -206,6 +207,8 @@ def _known_otherwise(message: Message, submitted: JobSubmitted) -> Iterator[str]
         yield "recalled"
     if message.has("is_by_script"):
         yield "by-script"
+    if message.has("is_start_unknown"):
+        yield "start-unknown"
 
 
 def _known_word(run: JobStarted | JobFinished) -> tuple[str, ...]:

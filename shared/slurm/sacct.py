@@ -56,9 +56,8 @@ class SacctRun:
 
     @property
     def has_run(self) -> bool:
-        """Return whether it had nodes."""
-        nodes = text(self.fields.get("nodes")).strip()
-        return nodes not in NO_NODES and bool(self._time_s("start"))
+        """Return whether it had nodes, as far as accounts know."""
+        return self._has_nodes and bool(self._time_s("start"))
 
     @property
     def ended_s(self) -> int:
@@ -117,6 +116,8 @@ class SacctRun:
                 "job_name": name,
                 "is_name_doubtful": _is_doubtful(name) or None,
                 "is_by_script": of.get("is_by_script"),
+                # slurmctld reports starts every 5 s: a run that is requeued before has none.
+                "is_start_unknown": (self._has_nodes and not self.has_run) or None,
                 "comment": text(comment.get("job")),
                 "admin_comment": text(comment.get("administrator")),
                 "@submit": iso_time(self._time_s("submission")),
@@ -134,6 +135,10 @@ class SacctRun:
                 "state": self.state,
             }
         )
+
+    @property
+    def _has_nodes(self) -> bool:
+        return text(self.fields.get("nodes")).strip() not in NO_NODES
 
     @property
     def _began_s(self) -> int:

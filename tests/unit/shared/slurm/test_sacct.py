@@ -111,6 +111,15 @@ def test_what_a_script_says_of_an_end_has_an_id_of_its_own() -> None:
     assert after == f"{before}/by-script"
 
 
+def test_a_run_of_which_accounts_missed_the_start_has_an_end_of_its_own_id() -> None:
+    """slurmctld reports starts every five seconds: a requeue may come before."""
+    [row] = TrueRun([Stretch("n1", 2, 3)], state="REQUEUED").sacct()
+    missed = SacctRun({**row, "time": {**row["time"], "start": None, "elapsed": 0}})
+    known, unknown = (envelopes(run.message(), SITE)[-1] for run in (SacctRun(row), missed))
+    assert unknown.id == f"{known.id}/start-unknown"
+    assert (unknown.job_finished.started_at_us, missed.core_s) == (0, 0)
+
+
 def test_comments_and_the_word_on_a_grant_are_read_where_accounts_keep_them() -> None:
     word = "coplace grant=4 started freq_ghz=2.1"
     kept = {**ROW, "comment": {"job": "app_id=hpcg", "administrator": word}}
