@@ -1,6 +1,7 @@
 """More Kafka partitions for a system that has read everything and does not run."""
 
 import asyncio
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -28,6 +29,8 @@ from shared.streams.stages.unit import unit_count
 
 # All of a stage's state goes in one transaction; Kafka's default bound is a quarter of an hour.
 _TRANSACTION_MS: Final = 900_000
+_SHOWN_WITHIN_S: Final = 60.0
+_LOOK_EVERY_S: Final = 0.1
 
 
 def repartition(
@@ -122,7 +125,7 @@ def _grow(deployment: Deployment, grown: Deployment, stages: Sequence[Stage]) ->
             name = deployment.name(topic)
             if _count(client, name) < count:
                 client.create_partitions({name: count})
-                client.wait_for_topics([name])
+                _await_count(client, name, count)
                 yield f"{topic} has {count} Kafka partitions"
 
 
@@ -132,6 +135,20 @@ def _wanted(grown: Deployment, stages: Sequence[Stage]) -> Iterable[tuple[str, i
             yield each, grown.topics.kafka_partitions(each)
     for stage in stages:
         yield stage.changelog, unit_count(stage, grown.topics)
+
+
+def _await_count(client: KafkaAdminClient, name: str, count: int) -> None:
+    """Return when Kafka shows so many partitions, which it takes a moment for. Raises
+    TimeoutError."""
+    deadline_s = time.monotonic() + _SHOWN_WITHIN_S
+    while _count(client, name) < count:
+        if time.monotonic() > deadline_s:
+            raise TimeoutError(
+                f"Kafka does not show {count} partitions of {name} after {_SHOWN_WITHIN_S:g} s: "
+                "repeat the command"
+            )
+        time.sleep(_LOOK_EVERY_S)
+    client.wait_for_topics([name])
 
 
 def _count(client: KafkaAdminClient, name: str) -> int:
