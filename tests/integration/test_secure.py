@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
+from cli.stages import access
 from tests.support.reader import Reader
 from tests.support.snippets import HOW_TO, write_programs
 
@@ -53,7 +54,9 @@ def test_secrets_are_in_files_of_their_owner_alone_and_nowhere_else(reader: Read
     files = list(folder.iterdir())
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
     secrets = {file: file.read_text().strip() for file in files if file.suffix == ".password"}
-    assert len(secrets) == 18
+    # Every service has one, and each is a secret of its own.
+    assert {file.stem for file in secrets} == set(access().principals)
+    assert len(set(secrets.values())) == len(secrets)
     kept = [file for file in reader.installation.folder.rglob("*") if file.is_file()]
     # Kafka's indexes are of 10 MB each, and hold numbers.
     read = [file for file in kept if file not in secrets and "index" not in file.suffix]
