@@ -70,14 +70,15 @@ def played(given: argparse.Namespace, seed: int, root: Path | None) -> SeedResul
         region.until(lambda: "kept" in region.ask("reservation", "list"), "the reservation")
         accounts = AccountsRegion(servers, slurm, namespace, region.ingest)
         plays = Play(plain, lines, plain.release), Play(slurm, lines, region.release)
-        kills = Kills(servers, slurm, region, namespace) if given.kills else int
-        run_all(plays, given.over_s + given.within_s, kills)
+        kills = Kills(servers, (plain, slurm), region, namespace)
+        run_all(plays, given.over_s + given.within_s, kills if given.kills else int)
         if given.keep:
             for each, name in ((plain, "plain"), (slurm, "coplace")):
                 keep(each, given.keep / f"{seed}-{name}")
             shutil.copytree(servers.run_dir / "log", given.keep / f"{seed}-services")
             (given.keep / f"{seed}-services" / "inputs.jsonl").write_text(accounts.record())
-        return judged(Outcome(plays[0]), Outcome(plays[1]), accounts, is_killed=given.kills)
+        alone, own = (Outcome(play, kills.of_slurmctld_s) for play in plays)
+        return judged(alone, own, accounts, is_killed=given.kills)
 
 
 def prepare(slurm: AccountingSlurm) -> None:
@@ -98,19 +99,26 @@ def keep(slurm: AccountingSlurm, folder: Path) -> None:
 
 
 class Kills:
-    """Ends things hard in turn, each some time behind the one before."""
+    """Ends things hard in turn, each some time behind the one before, and daemons of Slurm on both:
+    what plain Slurm does then is the control."""
 
     def __init__(
-        self, servers: LocalServers, slurm: AccountingSlurm, region: Region, namespace: str
+        self,
+        servers: LocalServers,
+        slurms: Sequence[AccountingSlurm],
+        region: Region,
+        namespace: str,
     ) -> None:
         names = (*(f"{namespace}-{each}" for each in _SERVICES), KAFKA)
         kills: list[tuple[str, Callable[[], object]]] = [
             ("the process slurm", partial(self._again, region)),
             *((name, partial(servers.kill, name)) for name in names),
-            *((name, partial(slurm.kill, name)) for name in _DAEMONS),
+            *((name, partial(self._kill, name)) for name in _DAEMONS),
         ]
         self._turn = cycle(kills)
-        self._slurm = slurm
+        self._slurms = slurms
+        # In seconds since 1970.
+        self.of_slurmctld_s: list[float] = []
         self._next_s = time.monotonic() + _KILL_EVERY_S
 
     def __call__(self) -> None:
@@ -124,9 +132,16 @@ class Kills:
 
     def _resume(self) -> None:
         """As an operator would: Slurm drains a node to which it sent a job again after a kill."""
-        for node in self._slurm.names:
-            with suppress(AssertionError, subprocess.TimeoutExpired):  # it is not drained
-                self._slurm.say("scontrol", "update", f"NodeName={node}", "State=RESUME")
+        for slurm in self._slurms:
+            for node in slurm.names:
+                with suppress(AssertionError, subprocess.TimeoutExpired):  # it is not drained
+                    slurm.say("scontrol", "update", f"NodeName={node}", "State=RESUME")
+
+    def _kill(self, daemon: str) -> None:
+        for slurm in self._slurms:
+            if daemon == "slurmctld":
+                self.of_slurmctld_s.append(time.time())
+            slurm.kill(daemon)
 
     def _again(self, region: Region) -> None:
         region.kill()
@@ -144,7 +159,7 @@ def judged(
     problems += [
         f"line {place} ({own.lines[place].kind}) ran under plain Slurm alone"
         for place in sorted(missing)
-        if not own.lines[place].cancel_s
+        if not own.lines[place].cancel_s and not own.is_lost(place)
     ]
     held = {job.number for job in own.jobs if not job.is_over}
     if len(held) > MOST_HELD_SHARE * len(own.lines):

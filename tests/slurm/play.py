@@ -33,7 +33,7 @@ class Play:
         self.refused: dict[int, str] = {}
         self.jobs: list[ShownJob] = []
         self.released_s: dict[int, float] = {}
-        self._submitted_s: dict[int, float] = {}
+        self.submitted_s: dict[int, float] = {}
         self._done: set[tuple[int | str, ...]] = set()
         self._asked: set[int] = set()
         self._beside = ThreadPoolExecutor(1)
@@ -85,7 +85,7 @@ class Play:
             place=place, journal=journal, lasts_s=line.lasts_s, exit_code=line.exit_code
         )
         options = line.options(self.numbers)
-        self._submitted_s[place] = time.monotonic()
+        self.submitted_s[place] = time.time()
         if line.command != "sbatch":
             self._by_hand.append(
                 subprocess.Popen(
@@ -123,7 +123,7 @@ class Play:
         states = {job.number: job for job in self.jobs if job.state in ("RUNNING", "SUSPENDED")}
         for place, number in self.numbers.items():
             line, job = self.lines[place], states.get(number)
-            age_s = time.monotonic() - self._submitted_s[place]
+            age_s = time.time() - self.submitted_s[place]
             if line.cancel_s and age_s >= line.cancel_s:
                 self._once(place, "scancel", str(number))
             if line.release_s and age_s >= line.release_s and place not in self._asked:

@@ -1,7 +1,7 @@
 """What a play on one Slurm showed, and what is wrong with it."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import Final
 
@@ -13,15 +13,19 @@ MOST_WASTED_S: Final = 10.0
 MOST_HELD_SHARE: Final = 0.02
 # Of a heterogeneous job.
 _PARTS: Final = 2
+# slurmctld saves its state so long behind a change at most (SAVE_MAX_WAIT), and takes a moment.
+_FORGETS_S: Final = 6.0
 # Slurm writes whole seconds.
 _A_SECOND_S: Final = 1.0
 
 
 class Outcome:
-    """The end of a play."""
+    """The end of a play in which slurmctld was killed at some times, in seconds since 1970: what it
+    did just before, it may have forgotten."""
 
-    def __init__(self, play: Play) -> None:
+    def __init__(self, play: Play, killed_s: Sequence[float] = ()) -> None:
         self._play, self.lines, self.watcher = play, play.lines, play.watcher
+        self._killed_s = killed_s
         self._eligible = play.eligible()
         self.jobs = [job for job in play.jobs if job.number in play.places]
 
@@ -31,8 +35,24 @@ class Outcome:
 
     @property
     def runs(self) -> Counter[tuple[int, int]]:
-        """How often a task of a line began, by what it wrote itself."""
-        return Counter((place, task) for place, _, task, _ in self._play.journal())
+        """How often a task of a line began, by what it wrote itself; but those of its runs that
+        Slurm may have forgotten, where it began again."""
+        began = defaultdict[tuple[int, int], list[float]](list)
+        for place, _, task, at_s in self._play.journal():
+            began[place, task].append(at_s)
+        return Counter(
+            {
+                key: 1 + sum(not self._may_forget(at_s) for at_s in sorted(times_s)[:-1])
+                for key, times_s in began.items()
+            }
+        )
+
+    def is_lost(self, place: int) -> bool:
+        """Return whether Slurm may have forgotten that a line was submitted."""
+        return self._may_forget(self._play.submitted_s.get(place, 0.0))
+
+    def _may_forget(self, at_s: float) -> bool:
+        return any(0 <= killed_s - at_s <= _FORGETS_S for killed_s in self._killed_s)
 
     @property
     def began(self) -> set[int]:
