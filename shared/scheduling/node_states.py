@@ -292,7 +292,7 @@ class KnownStates:
         free = tuple([amount - more * need for amount, need in zip(free, shape.needs, strict=True)])
         if shape.exclusive:
             return NodeState(free, amounts, holders + sign, closed + sign, group, like)
-        member = kind.app, units * shape.cores
+        member = kind.app, units * shape.millicores
         change = self.groups.add_member if sign > 0 else self.groups.remove_member
         return NodeState(free, amounts, holders + sign, closed, change(group, member), like)
 
@@ -338,7 +338,7 @@ class KnownStates:
         must not, and on an empty node, which is the last choice."""
         if kind.shape.exclusive or group == NOBODY:
             return inf
-        newcomer = kind.app, units * kind.shape.cores
+        newcomer = kind.app, units * kind.shape.millicores
         key = *newcomer, group
         found = self._costs.get(key)
         if found is None:
