@@ -39,6 +39,11 @@ def test_the_rest_is_split_by_what_each_was_expected_to_draw() -> None:
     assert shares_mw(340.0, 100.0, 48, users) == [50_000 + 180_000, 50_000 + 60_000, 0]
 
 
+def test_parts_of_cores_are_parts_of_idle_power() -> None:
+    users = [NodeUser(250, None), NodeUser(750, None)]
+    assert shares_mw(100.0, 80.0, 4, users) == [10_000, 30_000, 60_000]
+
+
 def test_where_nothing_was_expected_of_one_of_them_cores_replace_it() -> None:
     for other_w in (None, 90.0):
         users = [NodeUser(12_000, other_w), NodeUser(36_000, other_w and 100.0)]
