@@ -28,6 +28,7 @@ from coplace_client.facts import fact
 from coplace_client.millicores import PER_CORE, millicores, whole_cores
 from shared.domain.resources import Resources, require_resources, resources_of
 from shared.placement.state.limits import (
+    CORES,
     NODE_HOURS,
     Limit,
     Subject,
@@ -196,9 +197,12 @@ def _named(subject: Subject) -> str:
 def _words(limit: Limit) -> str:
     """What is allowed at once; what is not limited is left out."""
     most = [f"{limit.jobs:,} jobs"] if limit.jobs else []
-    hours = {NODE_HOURS: f"{limit.node_s / _HOUR_S:,g}"}
+    shown = {
+        CORES: f"{whole_cores(limit.millicores):,}",
+        NODE_HOURS: f"{limit.node_s / _HOUR_S:,g}",
+    }
     for unit, amount in limit.amounts.items():
-        most += [f"{hours.get(unit, f'{amount:,}')} {unit}"] if amount else []
+        most += [f"{shown.get(unit, f'{amount:,}')} {unit}"] if amount else []
     return f"at most {', '.join(most)} at once" if most else "any number of jobs and nodes"
 
 
