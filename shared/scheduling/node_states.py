@@ -19,6 +19,9 @@ MOST_KEPT: Final = 20_000
 _PLACE: Final = 3
 # Sets of nodes that jobs named; most of these jobs may have ended.
 _MOST_SETS: Final = 4_000
+# Jobs that share a node: what is kept of its groups grows with their square, and jobs of thousandths
+# of a core are cheap to make.
+MOST_JOBS: Final = 1_024
 
 
 class NodeState(NamedTuple):
@@ -318,6 +321,8 @@ class KnownStates:
         """Return how many units of a shape fit if all jobs accept all neighbours but those that are
         to be alone."""
         if (state.holders if shape.exclusive else state.closed) > 0:
+            return 0
+        if state.holders >= MOST_JOBS:
             return 0
         if shape.where and not may_be_on(shape, state.like):
             return 0

@@ -15,6 +15,7 @@ from coplace_client.millicores import beside_cores, whole_cores
 from coplace_testing.manager import ObedientManager
 from coplace_testing.region import Region
 from shared.pricing.charge import audit
+from shared.scheduling.node_states import MOST_JOBS
 
 ROUND_S = 10.0
 
@@ -146,6 +147,19 @@ def price(job: Asked) -> str:
     whole, rest = divmod(exact * 10**6, 1)
     micro = whole + (rest > Fraction(1, 2) or (rest == Fraction(1, 2) and whole % 2))
     return f"{Decimal(micro) / 10**6:.6f}"
+
+
+def test_so_many_small_jobs_share_a_node_and_no_more() -> None:
+    """Memory of a node's groups grows with their square."""
+    region = Region([declared(1, 2)], round_s=ROUND_S)
+    ObedientManager(region)
+    job = Asked(1, 1, 0, 1000)
+    count = MOST_JOBS + 3
+    region.send(*(submission(number, job, region.now_us) for number in range(count)))
+    region.advance(3 * ROUND_S)
+    assert sum(d.verdict == VERDICT_START for d in region.decisions()) == MOST_JOBS
+    region.advance(1500)
+    assert len(region.charges()) == count
 
 
 def test_sixteen_jobs_of_a_quarter_run_within_a_limit_of_four_cores() -> None:
