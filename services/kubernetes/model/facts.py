@@ -18,6 +18,7 @@ from coplace_client.bounds import NODES
 from coplace_client.bounds import PRIORITY as PRIORITY_BOUND
 from coplace_client.errors import RejectedError
 from coplace_client.facts import job_fact
+from coplace_client.millicores import beside_cores, millicores, whole_cores
 from services.kubernetes.model.jobs import KubernetesJob
 from services.kubernetes.model.names import (
     APP,
@@ -84,7 +85,8 @@ def submission_of(job: KubernetesJob, terms: JobTerms) -> JobSubmitted:
         shareable=job.annotations.get(EXCLUSIVE) != "true",
         priority=_priority(job, terms),
         architectures=[terms.architecture],
-        cores_per_unit=needs.cores,
+        cores_per_unit=whole_cores(needs.millicores),
+        millicores_per_unit=beside_cores(needs.millicores),
         memory_gib_per_unit=needs.memory_gib,
         resources_per_unit=needs.resources,
         sequence=f"{job.created_at_us}/{job.uid}",
@@ -109,7 +111,7 @@ def require_unchanged(job: KubernetesJob, submitted: JobSubmitted) -> None:
     needs = pod_needs(job.pod)
     most = submitted.resources_per_unit
     is_more = (
-        needs.cores > submitted.cores_per_unit
+        needs.millicores > millicores(submitted.cores_per_unit, submitted.millicores_per_unit)
         or needs.memory_gib > submitted.memory_gib_per_unit
         or any(count > most.get(name, 0) for name, count in needs.resources.items())
     )
@@ -194,6 +196,8 @@ def finish(
     started_at_us = claim.at_us if claim.has_begun else since_us
     cluster = claim.cluster if claim.has_begun else record.id.cluster
     begin_us = started_at_us or asked.submitted_at_us
+    of_unit = millicores(asked.cores_per_unit, asked.millicores_per_unit)
+    held = sum(units) * of_unit
     message = JobFinished(
         job_id=record.job_id,
         attempt=claim.attempt,
@@ -203,14 +207,15 @@ def finish(
         user=asked.user,
         account=asked.account,
         nodes=len(units),
-        cores_per_node=max(units) * asked.cores_per_unit,
+        cores_per_node=whole_cores(max(units) * of_unit),
         freq_ghz=claim.freq_ghz if claim.has_begun else 0.0,
         submitted_at_us=asked.submitted_at_us,
         started_at_us=started_at_us,
         ended_at_us=_plausible_us(end.at_us, begin_us, now_us),
         node_model=terms.node_models.get(cluster, ""),
         grant=claim.grant if claim.has_begun else 0,
-        cores=sum(units) * asked.cores_per_unit,
+        cores=whole_cores(held),
+        millicores=beside_cores(held),
         resources={name: sum(units) * each for name, each in asked.resources_per_unit.items()},
     )
     return job_fact(terms.site, message, message.attempt, message.ended_at_us)
