@@ -40,7 +40,7 @@ class Looks:
         return self._rules.now.discipline is QueueDiscipline.SLURM
 
     def are_made_under(self, budgets: Iterable[PowerBudget]) -> bool:
-        """Return whether the policy is to look at a cluster of whole nodes under these budgets."""
+        """Return whether the policy is to look at a cluster under these budgets."""
         return self.are_made and not has_shared(budgets)
 
     @property
@@ -70,7 +70,7 @@ class Looks:
         """Return the clusters that were under EASY in a pass though the policy is to look there,
         and why, in words."""
         return {
-            name: why_under_easy(scheduler)
+            name: _SHARED
             for name, scheduler in plan.schedulers.items()
             if self.are_made and not isinstance(scheduler, SlurmScheduler)
         }

@@ -21,7 +21,8 @@ from shared.scheduling.dispatch import Served
 from shared.scheduling.engine import Engine
 from shared.scheduling.forecast import StartsAhead
 from shared.scheduling.load import Load
-from shared.scheduling.slurm import SlurmBackfill, SlurmScheduler
+from shared.scheduling.slurm import SlurmBackfill
+from shared.scheduling.slurm_nodes import SlurmNodesScheduler
 from shared.scheduling.wait_queue import Entry, WaitQueue
 from shared.streams.stages.stage import Round
 from tests.unit.shared.placement import region
@@ -140,7 +141,7 @@ def simulated(
     """The same by the schedulers of the simulator, of the entries that placement made."""
     names = sorted({name for by in entries.values() for name in by})
     schedulers = [
-        SlurmScheduler(Load(NODES, NODES), WaitQueue(), rules, n) for n in range(len(names))
+        SlurmNodesScheduler(Load(NODES, NODES), WaitQueue(), rules, n) for n in range(len(names))
     ]
     numbers = {arrival: n for n, arrival in enumerate(sorted(entries))}
     arrivals = (
