@@ -87,6 +87,12 @@ class Dispatch:
         return found
 
 
+def looking(scheduler: Scheduler | None) -> SlurmScheduler | None:
+    """Return the scheduler of a cluster under Slurm's discipline; None for any other. Here, since
+    only compiled code asks a compiled class with abstract methods for its subclasses rightly."""
+    return scheduler if isinstance(scheduler, SlurmScheduler) else None
+
+
 def units_of(scheduler: Scheduler) -> ConsumableScheduler | None:
     """Return what a cluster that is allocated in parts knows of them; None for one of whole
     nodes."""

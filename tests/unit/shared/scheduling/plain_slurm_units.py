@@ -1,4 +1,4 @@
-"""What is free on each node in each second, in lists: what a plan of parts of nodes must keep to."""
+"""What is free on each node in each second, in lists: to this a plan of parts of nodes keeps."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -33,13 +33,21 @@ class PlainWindow(NamedTuple):
 
 
 class FreeBySecond:
-    """Free cores and memory, and how many jobs are there, `[node][second]` from one second on."""
+    """Free cores and memory, and how many jobs are there, `[node][second]` from one second on; free
+    watts, of which a unit draws one."""
 
     def __init__(
-        self, nodes: int, cores: int, memory: int, now_s: int, window: PlainWindow | None
+        self,
+        nodes: int,
+        cores: int,
+        memory: int,
+        watts: int,
+        now_s: int,
+        window: PlainWindow | None,
     ) -> None:
         self.now_s, self._window = now_s, window
         seconds = range(HORIZON_S)
+        self.watts = [watts for _ in seconds]
         self.cores = [[cores for _ in seconds] for _ in range(nodes)]
         self.memory = [[memory for _ in seconds] for _ in range(nodes)]
         self.jobs = [[0 for _ in seconds] for _ in range(nodes)]
@@ -47,8 +55,11 @@ class FreeBySecond:
 
     def take(self, job: PlainUnits, on: Mapping[int, int], from_s: int, until_s: int) -> None:
         """Have less free in between."""
+        seconds = range(from_s - self.now_s, min(until_s - self.now_s, HORIZON_S))
+        for at in seconds:
+            self.watts[at] -= job.units
         for node, units in on.items():
-            for at in range(from_s - self.now_s, min(until_s - self.now_s, HORIZON_S)):
+            for at in seconds:
                 self.cores[node][at] -= units * job.cores
                 self.memory[node][at] -= units * job.memory
                 self.jobs[node][at] += 1
@@ -69,6 +80,9 @@ class FreeBySecond:
 
     def fits(self, job: PlainUnits, from_s: int) -> bool:
         """Whether all units fit from a second on until the limit."""
+        first = from_s - self.now_s
+        if min(self.watts[first : first + job.limit_s]) < job.units:
+            return False
         return sum(self.fits_on(job, node, from_s) for node in job.nodes) >= job.units
 
     def earliest_s(self, job: PlainUnits, until_s: int) -> int | None:

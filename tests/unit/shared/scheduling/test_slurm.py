@@ -14,7 +14,7 @@ from shared.scheduling.load import Load, NodeSet, Reservation
 from shared.scheduling.looks import NO_LOOK, Look, ReservedStart
 from shared.scheduling.pool import Discipline, Pool
 from shared.scheduling.power import Cap, PowerBudget, Scope
-from shared.scheduling.slurm import SlurmBackfill, SlurmScheduler
+from shared.scheduling.slurm import SlurmBackfill
 from shared.scheduling.slurm_nodes import SlurmNodesScheduler
 from shared.scheduling.timeline import play
 from shared.scheduling.wait_queue import Entry, WaitQueue
@@ -134,7 +134,7 @@ class Passes:
         self.queue, self.arrived = WaitQueue(), 0
         self.look = NO_LOOK
 
-    def all(self) -> Iterator[tuple[float, SlurmScheduler]]:
+    def all(self) -> Iterator[tuple[float, SlurmNodesScheduler]]:
         """Each pass, when it has been made, and its time."""
         now_s = self.jobs[0].submit_s
         while len(self.begun) < len(self.jobs):
@@ -144,7 +144,7 @@ class Passes:
             comes_s = [job.submit_s for job in self.jobs]
             now_s = min(at_s for at_s in (*ends_s, *comes_s, scheduler.wake_s) if at_s > now_s)
 
-    def make(self, now_s: float) -> SlurmScheduler:
+    def make(self, now_s: float) -> SlurmNodesScheduler:
         """Make a pass, with what runs and waits now."""
         while self.arrived < len(self.jobs) and self.jobs[self.arrived].submit_s <= now_s:
             job = self.jobs[self.arrived]

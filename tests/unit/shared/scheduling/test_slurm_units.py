@@ -40,13 +40,21 @@ def kind_of(job: PlainUnits) -> Kind:
     return Kind("" if job.alone else "a", shape, (("a", job.licences),) if job.licences else ())
 
 
+def budget(most: int) -> PowerBudget:
+    return PowerBudget(Cap(Scope.CLUSTER, "a", ((-inf, most),)))
+
+
 class Passes:
     """Passes over one cluster, each by a scheduler of its own that has the look of the last."""
 
     def __init__(
-        self, jobs: list[PlainUnits], rules: SlurmBackfill, window: PlainWindow | None = None
+        self,
+        jobs: list[PlainUnits],
+        rules: SlurmBackfill,
+        window: PlainWindow | None = None,
+        watts: int = 0,
     ) -> None:
-        self.jobs, self.rules, self.window = jobs, rules, window
+        self.jobs, self.rules, self.window, self.watts = jobs, rules, window, watts
         self.kinds = [kind_of(job) for job in jobs]
         self.begun: dict[int, tuple[int, Allocation]] = {}
         self.queue, self.arrived, self.look = WaitQueue(), 0, NO_LOOK
@@ -58,7 +66,9 @@ class Passes:
         while now_s < inf:
             scheduler = self.make(now_s)
             yield now_s, scheduler
-            times_s = [at_s + self.jobs[n].run_s for n, (at_s, _) in self.begun.items()]
+            times_s: list[float] = [
+                at_s + self.jobs[n].run_s for n, (at_s, _) in self.begun.items()
+            ]
             times_s += [job.submit_s for job in self.jobs]
             times_s += [self.window.from_s, self.window.until_s] if self.window else []
             times_s += [scheduler.wake_s] if scheduler.wake_s < inf else []
@@ -70,7 +80,8 @@ class Passes:
     def make(self, now_s: int) -> SlurmUnitsScheduler:
         while self.arrived < len(self.jobs) and self.jobs[self.arrived].submit_s <= now_s:
             job, number = self.jobs[self.arrived], self.arrived
-            self.queue.add(Entry(number, number, job.units, float(job.limit_s), kind=number))
+            asked = number, number, job.units, float(job.limit_s)
+            self.queue.add(Entry(*asked, kind=number, draw_mw=job.units))
             self.arrived += 1
         self.before = [entry.arrival for entry in self.queue]
         scheduler = SlurmUnitsScheduler(self.cluster(now_s), self.rules, self.look)
@@ -88,23 +99,30 @@ class Passes:
             at_s, allocation = self.begun[number]
             job, kind = self.jobs[number], self.kinds[number]
             kind = kind._replace(shape=kind.shape._replace(where=()))
-            held.append(AllocatedUnits(float(at_s + job.limit_s), number, kind, allocation))
+            release_s = float(at_s + job.limit_s)
+            held.append(AllocatedUnits(release_s, number, kind, allocation, job.units))
             capacity.take(kind, allocation)
         windows = Windows()
         if self.window is not None:
             from_s, until_s, nodes = self.window
             windows = Windows([Window("own", float(from_s), float(until_s), node_set(nodes))])
-        cap = Cap(Scope.CLUSTER, "a", ((-inf, MOST_LICENCES),))
-        licences = Licences({"a": [PowerBudget(cap)]})
+        licences = Licences({"a": [budget(MOST_LICENCES)]})
         return ConsumableScheduler(
-            capacity, held, self.queue, self.kinds, Pairs(), windows=windows, licences=licences
+            capacity,
+            held,
+            self.queue,
+            self.kinds,
+            Pairs(),
+            budgets=[budget(self.watts)] if self.watts else [],
+            windows=windows,
+            licences=licences,
         )
 
     # What is expected ---------------------------------------------------------------------------
 
     def free(self, now_s: int, *, before: bool) -> FreeBySecond:
         """What is free beside the jobs that ran before this pass, or run behind it."""
-        found = FreeBySecond(NODES, CORES, MEMORY, now_s, self.window)
+        found = FreeBySecond(NODES, CORES, MEMORY, self.watts or NODES * CORES, now_s, self.window)
         for number in self.running(now_s):
             at_s, allocation = self.begun[number]
             if not (before and at_s == now_s):
@@ -182,13 +200,13 @@ rules = st.builds(
 
 
 @settings(max_examples=300)
-@given(logs(), rules, windows())
+@given(logs(), rules, windows(), st.sampled_from([0, 5, 7]))
 def test_each_job_in_its_order_has_the_first_room_beside_those_before_it(
-    jobs: list[PlainUnits], rules: SlurmBackfill, window: PlainWindow | None
+    jobs: list[PlainUnits], rules: SlurmBackfill, window: PlainWindow | None, watts: int
 ) -> None:
     if window is None:
         jobs = [job._replace(is_of_window=False) for job in jobs]
-    passes = Passes(jobs, rules, window)
+    passes = Passes(jobs, rules, window, watts)
     for now_s, scheduler in passes.all():
         if scheduler.look.at_s == now_s:
             passes.check(now_s, scheduler)
