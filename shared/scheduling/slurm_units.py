@@ -26,11 +26,10 @@ _Asked = tuple[int, int, float]
 
 
 class _Planned(NamedTuple):
-    """Nodes that are reserved from a time until another, for the one with this place in the order
-    of the plan."""
+    """Nodes that are reserved from a time until another for an entry of this order."""
 
     start_s: float
-    place: int
+    order: int
     end_s: float
     reservation: Reservation
     kind: Kind
@@ -96,12 +95,10 @@ class SlurmUnitsScheduler(SlurmScheduler):
         if self._plan is None:
             self._plan = self._planned_on()
         profile, planned = self._plan
-        own = (each.place for each in planned if each.reservation.arrival == entry.arrival)
-        before = next(own, len(planned))
-        key = (entry.kind, entry.nodes, entry.limit_s), before
+        before = [each for each in planned if each.order < entry.order]
+        key = (entry.kind, entry.nodes, entry.limit_s), len(before)
         if key not in self._delayed:
-            others = [each for each in planned if each.place < before]
-            self._delayed[key] = self._first_delayed(entry, others, profile.copy())
+            self._delayed[key] = self._first_delayed(entry, before, profile.copy())
         found = self._delayed[key]
         return None if found is None else (found, None)
 
@@ -121,20 +118,25 @@ class SlurmUnitsScheduler(SlurmScheduler):
                 kind, allocation = self._choice(left, entry, room)
                 start_s, end_s = room.start_s, room.start_s + self._lasts_s(entry)
                 left.take(start_s, end_s, kind, allocation)
-                place = len(found)
-                found.append(_Planned(start_s, place, end_s, each.reservation, kind, allocation))
+                found.append(_Planned(start_s, order, end_s, each.reservation, kind, allocation))
         return free, sorted(found, key=_start_s)
 
     def _first_delayed(
         self, entry: Entry, planned: Iterable[_Planned], profile: UnitsProfile
     ) -> Reservation | None:
-        """Return the first reservation with which an entry has no room now; takes them."""
+        """Return the first reservation with which an entry has no room now, though it has without
+        them; takes them."""
+        if not self._has_room_now(profile, entry):
+            return None
         for each in planned:
             profile.take(each.start_s, each.end_s, each.kind, each.allocation)
-            room = self._room(profile, entry, self._now_s)
-            if room is None or room.start_s > self._now_s:
+            if not self._has_room_now(profile, entry):
                 return each.reservation
         return None
+
+    def _has_room_now(self, profile: UnitsProfile, entry: Entry) -> bool:
+        room = self._room(profile, entry, self._now_s)
+        return room is not None and room.start_s <= self._now_s
 
     def expected_ends(self) -> list[tuple[float, int]]:
         """Return when the holders of nodes are expected to end."""

@@ -22,6 +22,7 @@ class PlainUnits(NamedTuple):
     run_s: int
     licences: int = 0
     is_of_window: bool = False
+    watts: int = 0
 
 
 class PlainWindow(NamedTuple):
@@ -34,7 +35,7 @@ class PlainWindow(NamedTuple):
 
 class FreeBySecond:
     """Free cores and memory, and how many jobs are there, `[node][second]` from one second on; free
-    watts, of which a unit draws one."""
+    watts."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class FreeBySecond:
         """Have less free in between."""
         seconds = range(from_s - self.now_s, min(until_s - self.now_s, HORIZON_S))
         for at in seconds:
-            self.watts[at] -= job.units
+            self.watts[at] -= job.watts
         for node, units in on.items():
             for at in seconds:
                 self.cores[node][at] -= units * job.cores
@@ -81,7 +82,7 @@ class FreeBySecond:
     def fits(self, job: PlainUnits, from_s: int) -> bool:
         """Whether all units fit from a second on until the limit."""
         first = from_s - self.now_s
-        if min(self.watts[first : first + job.limit_s]) < job.units:
+        if min(self.watts[first : first + job.limit_s]) < job.watts:
             return False
         return sum(self.fits_on(job, node, from_s) for node in job.nodes) >= job.units
 

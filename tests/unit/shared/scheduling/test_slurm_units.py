@@ -11,6 +11,7 @@ from shared.scheduling.capacity import AllocatedUnits, Capacity
 from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.eligibility import Where, node_set
 from shared.scheduling.licences import Licences
+from shared.scheduling.load import Reservation
 from shared.scheduling.looks import NO_LOOK
 from shared.scheduling.power import Cap, PowerBudget, Scope
 from shared.scheduling.problem import Allocation, Kind, NodeTable, Shape
@@ -55,7 +56,8 @@ class Passes:
         watts: int = 0,
     ) -> None:
         self.jobs, self.rules, self.window, self.watts = jobs, rules, window, watts
-        self.kinds = [kind_of(job) for job in jobs]
+        self.kind_of = [kind_of(job) for job in jobs]
+        self.kinds = [*dict.fromkeys(self.kind_of)]
         self.begun: dict[int, tuple[int, Allocation]] = {}
         self.queue, self.arrived, self.look = WaitQueue(), 0, NO_LOOK
         self.before: list[int] = []
@@ -81,7 +83,9 @@ class Passes:
         while self.arrived < len(self.jobs) and self.jobs[self.arrived].submit_s <= now_s:
             job, number = self.jobs[self.arrived], self.arrived
             asked = number, number, job.units, float(job.limit_s)
-            self.queue.add(Entry(*asked, kind=number, draw_mw=job.units))
+            self.queue.add(
+                Entry(*asked, kind=self.kinds.index(self.kind_of[number]), draw_mw=job.watts)
+            )
             self.arrived += 1
         self.before = [entry.arrival for entry in self.queue]
         scheduler = SlurmUnitsScheduler(self.cluster(now_s), self.rules, self.look)
@@ -97,10 +101,10 @@ class Passes:
         capacity, held = Capacity(NodeTable(("cores", "memory_mib"), amounts)), []
         for number in self.running(now_s):
             at_s, allocation = self.begun[number]
-            job, kind = self.jobs[number], self.kinds[number]
+            job, kind = self.jobs[number], self.kind_of[number]
             kind = kind._replace(shape=kind.shape._replace(where=()))
             release_s = float(at_s + job.limit_s)
-            held.append(AllocatedUnits(release_s, number, kind, allocation, job.units))
+            held.append(AllocatedUnits(release_s, number, kind, allocation, job.watts))
             capacity.take(kind, allocation)
         windows = Windows()
         if self.window is not None:
@@ -122,7 +126,7 @@ class Passes:
 
     def free(self, now_s: int, *, before: bool) -> FreeBySecond:
         """What is free beside the jobs that ran before this pass, or run behind it."""
-        found = FreeBySecond(NODES, CORES, MEMORY, self.watts or NODES * CORES, now_s, self.window)
+        found = FreeBySecond(NODES, CORES, MEMORY, self.watts or 10**6, now_s, self.window)
         for number in self.running(now_s):
             at_s, allocation = self.begun[number]
             if not (before and at_s == now_s):
@@ -158,8 +162,26 @@ class Passes:
             on = dict(zip(*allocation, strict=True))
             assert sum(on.values()) == job.units
             assert all(free.fits_on(job, node, at_s) >= units for node, units in on.items())
+            assert free.fits(job, at_s)
             assert free.earliest_s(job, at_s) is None, "there is room sooner"
             free.take(job, on, at_s, at_s + job.limit_s)
+
+
+def test_where_one_node_has_no_room_throughout_another_one_may_from_a_little_later_on() -> None:
+    """The last fits on the first node until that is reserved, at 4 s, and on the second from 2 s
+    on."""
+    first, second, third = (0,), (1,), (2,)
+    jobs = [
+        PlainUnits(0, 1, CORES, 0, 1, second, alone=True, limit_s=2, run_s=2),
+        PlainUnits(0, 1, CORES, 0, 1, third, alone=True, limit_s=4, run_s=4),
+        PlainUnits(0, 2, CORES, 0, 1, first + third, alone=True, limit_s=5, run_s=5),
+        PlainUnits(0, 1, CORES, 0, 1, first + second, alone=True, limit_s=5, run_s=5),
+    ]
+    scheduler = Passes(jobs, OFTEN).make(0)
+    planned = [(each.arrival, each.start_s) for each in scheduler.planned()]
+    assert planned == [(2, 4.0), (3, 2.0)]
+    [waiting] = [entry for entry in scheduler.queue if entry.arrival == 3]
+    assert scheduler.delayed_by(waiting) == (Reservation(2, 2, 4.0), None)
 
 
 node_sets = st.sampled_from([EVERYWHERE, EVERYWHERE, (0,), (1, 2), (0, 1)])
@@ -179,6 +201,9 @@ def logs(draw: st.DrawFn) -> list[PlainUnits]:
         licences = draw(st.sampled_from([0, 0, 0, 1, 2]))
         asked = submit_s, units, cores, memory, most, draw(node_sets), alone, limit_s, run_s
         jobs.append(PlainUnits(*asked, licences, draw(st.sampled_from([False] * 5 + [True]))))
+        jobs[-1] = jobs[-1]._replace(watts=draw(st.integers(1, 5)))
+        if draw(st.booleans()):  # as one before it
+            jobs.append(draw(st.sampled_from(jobs))._replace(submit_s=submit_s))
     return jobs
 
 
@@ -210,3 +235,22 @@ def test_each_job_in_its_order_has_the_first_room_beside_those_before_it(
     for now_s, scheduler in passes.all():
         if scheduler.look.at_s == now_s:
             passes.check(now_s, scheduler)
+
+
+@settings(max_examples=300)
+@given(logs(), st.sampled_from([1.0, 7.0]), windows())
+def test_what_has_room_now_and_waits_would_delay_a_reservation_before_it_that_is_named(
+    jobs: list[PlainUnits], interval_s: float, window: PlainWindow | None
+) -> None:
+    own = window is not None
+    jobs = [job._replace(licences=0, is_of_window=own and job.is_of_window) for job in jobs]
+    passes = Passes(jobs, SlurmBackfill(interval_s=interval_s), window)
+    for now_s, scheduler in passes.all():
+        free = passes.free(now_s, before=False)
+        for entry in scheduler.queue if scheduler.look.at_s == now_s else ():
+            job, delayed = jobs[entry.arrival], scheduler.delayed_by(entry)
+            assert (delayed is not None) or not free.fits(job, now_s)
+            if delayed is not None:
+                reservation, _ = delayed
+                assert reservation.arrival < entry.arrival
+                assert reservation.start_s < now_s + job.limit_s
