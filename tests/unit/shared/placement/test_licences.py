@@ -346,8 +346,7 @@ def test_of_places_that_are_gone_the_newest_rows_are_kept() -> None:
 
 
 def test_under_slurms_discipline_a_job_that_lacks_licences_is_passed_over() -> None:
-    rules = {"discipline": QueueDiscipline.SLURM, "bf_interval_s": 1.0}
-    made = region.placement(nodes=4, **rules)
+    made = region.placement(nodes=4, discipline=QueueDiscipline.SLURM, bf_interval_s=1.0)
     assert starts(round_of(made, 1, licences("matlab", 1), job("a"))) == {"a"}
     assert made.queries.policy().under_easy == {}
     assert starts(round_of(made, 2, job("b"), job("c", licences={}, nodes=2))) == {"c"}
@@ -358,8 +357,7 @@ def test_under_slurms_discipline_a_job_that_lacks_licences_is_passed_over() -> N
 
 
 def test_under_slurms_discipline_two_clusters_start_no_two_jobs_with_one_licence() -> None:
-    rules = {"discipline": QueueDiscipline.SLURM, "bf_interval_s": 1.0}
-    made = region.placement(nodes=4, **rules)
+    made = region.placement(nodes=4, discipline=QueueDiscipline.SLURM, bf_interval_s=1.0)
     assert len(starts(round_of(made, 1, licences("matlab", 1), job("a"), on_p2("b")))) == 1
 
 
