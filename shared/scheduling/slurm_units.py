@@ -44,7 +44,7 @@ class SlurmUnitsScheduler(SlurmScheduler):
     ) -> None:
         budgets = [*units.budgets]
         super().__init__(units.table.nodes, units.queue, parameters, units.number, budgets, look)
-        self.units, self._profile = units, UnitsProfile(0.0, 0.0, units.nodes)
+        self.units, self._profile = units, UnitsProfile(0.0, units.nodes)
         # When those that asked for the same had room: since then there is only less.
         self._not_before_s: dict[_Asked, float] = {}
         self._seen_kinds: dict[int, int] = {}
@@ -189,8 +189,8 @@ class SlurmUnitsScheduler(SlurmScheduler):
 
     def _free(self) -> UnitsProfile:
         """Return what the running jobs leave over time."""
-        overdue_s = self._now_s + self.parameters.interval_s
-        profile = UnitsProfile(self._now_s, overdue_s, self.units.nodes)
+        profile = UnitsProfile(self._now_s, self.units.nodes)
+        profile.let_leave(self._now_s + self.parameters.interval_s)
         for time_s in self.units.windows.times_s():
             if time_s > self._now_s:
                 profile.cut(time_s)

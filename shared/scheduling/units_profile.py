@@ -10,7 +10,6 @@ from math import inf
 from typing import Final, NamedTuple
 
 from shared.scheduling.eligibility import NodeBits, node_set
-from shared.scheduling.node_classes import EqualNodes
 from shared.scheduling.node_selection import NodeSelection
 from shared.scheduling.node_states import KnownWay, UnitsAnywhere
 from shared.scheduling.part_matching import NodeGroup, match_parts, pins_of
@@ -34,25 +33,36 @@ class Room(NamedTuple):
 
 
 class UnitsProfile:
-    """Steps of constant states of all nodes; the last one never ends.
+    """Steps of constant states of all nodes; the last one never ends. It begins with nodes as they
+    are, or as a copy of another one that it is `like`."""
 
-    Jobs that run leave when they are expected to. Those past their limits do so at `overdue_s`.
-    """
-
-    def __init__(self, now_s: float, overdue_s: float, nodes: NodeSelection) -> None:
+    def __init__(
+        self, now_s: float, nodes: NodeSelection, like: "UnitsProfile | None" = None
+    ) -> None:
         self._nodes, self._states = nodes, nodes.states
-        classes = nodes.classes.all
+        # By step: when it begins, the state of each node, the nodes whose state may be another one
+        # than before it, and what fits.
         self._times_s = [now_s]
         self._on = [[0] * nodes.table.nodes]
-        # By step: the nodes whose state may be another one than before it, and what fits.
         self._changed: list[NodeBits] = [0]
         self._fitting: list[dict[UnitsAnywhere, _AtLeast]] = [{}]
-        for each in classes:
+        if like is not None:
+            self._times_s, self._changed = like._times_s.copy(), like._changed.copy()
+            self._on = [on.copy() for on in like._on]
+            self._fitting = [_copied(fitting) for fitting in like._fitting]
+            return
+        for each in nodes.classes.all:
             for node in each.nodes:
                 self._on[0][node] = each.now
-        self._let_leave(classes, now_s, overdue_s)
 
-    def _let_leave(self, classes: Sequence[EqualNodes], now_s: float, overdue_s: float) -> None:
+    def copy(self) -> "UnitsProfile":
+        """Return a copy, which is changed by itself."""
+        return UnitsProfile(self._times_s[0], self._nodes, self)
+
+    def let_leave(self, overdue_s: float) -> None:
+        """Have the jobs that run leave when they are expected to, and those past their limits at a
+        time."""
+        classes, now_s = self._nodes.classes.all, self._times_s[0]
         leaving = sorted(
             [
                 (part.release_s if part.release_s > now_s else overdue_s, number, place)
@@ -74,15 +84,6 @@ class UnitsProfile:
             for node in each.nodes:
                 on[node] = after
             self._changed[-1] |= node_set(each.nodes)
-
-    def copy(self) -> "UnitsProfile":
-        """Return a copy, which is changed by itself."""
-        other = UnitsProfile.__new__(UnitsProfile)
-        other._nodes, other._states = self._nodes, self._states
-        other._times_s, other._changed = self._times_s.copy(), self._changed.copy()
-        other._on = [on.copy() for on in self._on]
-        other._fitting = [_copied(fitting) for fitting in self._fitting]
-        return other
 
     def cut(self, time_s: float) -> int:
         """Return the step that begins at a time, made if there is none."""
