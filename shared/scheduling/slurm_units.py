@@ -16,6 +16,7 @@ from shared.scheduling.consumable import ConsumableScheduler, reservation_of
 from shared.scheduling.dispatch import Served
 from shared.scheduling.load import Reservation
 from shared.scheduling.looks import NO_LOOK, Look
+from shared.scheduling.node_states import UnitsOfJob
 from shared.scheduling.problem import Allocation, Kind, held_by
 from shared.scheduling.slurm import SlurmBackfill, SlurmScheduler
 from shared.scheduling.units_profile import Room, UnitsProfile
@@ -90,53 +91,70 @@ class SlurmUnitsScheduler(SlurmScheduler):
     # What it answers ----------------------------------------------------------------------------
 
     def delayed_by(self, entry: Entry) -> tuple[Reservation, None] | None:
-        """Return the first reservation, of the jobs before an entry, for which it has no room now
-        beside those that begin sooner; None where there is none."""
+        """Return the first reservation, of the jobs before an entry, beside which and those that
+        begin sooner it does not fit where it would start now without any; None where there is
+        none."""
         if self._plan is None:
             self._plan = self._planned_on()
-        profile, planned = self._plan
+        free, planned = self._plan
         before = [each for each in planned if each.order < entry.order]
         key = (entry.kind, entry.nodes, entry.limit_s), len(before)
         if key not in self._delayed:
-            self._delayed[key] = self._first_delayed(entry, before, profile.copy())
+            self._delayed[key] = self._first_delayed(entry, before, free)
         found = self._delayed[key]
         return None if found is None else (found, None)
 
     def _planned_on(self) -> tuple[UnitsProfile, list[_Planned]]:
-        """Return what the running jobs leave, and what the last look reserved of it, later where
-        that is not there any more; the soonest first."""
+        """Return what the running jobs leave, and what the last look reserved of it, the soonest
+        first. If it was in another pass, that is later where it is not there any more."""
         free, found = self._free(), list[_Planned]()
         left = free.copy()
+        is_known = self._backfill_s == self._now_s
         for each in self.planned():
             order = self.queue.order_of(each.arrival)
             assert order is not None
-            waiting = self.queue.blocks_from(order)[0].entry_of(order)
-            assert waiting is not None
-            entry = waiting._replace(limit_s=each.end_s - each.start_s)
-            room = self._room(left, entry, max(each.start_s, self._now_s))
-            if room is not None:
+            start_s, lasts_s = each.start_s, each.end_s - each.start_s + self.units.boot_s
+            if is_known:
+                kind, allocation = self.planned_on[each.arrival]
+            else:
+                waiting = self.queue.blocks_from(order)[0].entry_of(order)
+                assert waiting is not None
+                entry = waiting._replace(limit_s=each.end_s - each.start_s)
+                room = self._room(left, entry, max(start_s, self._now_s))
+                if room is None:
+                    continue
+                start_s = room.start_s
                 kind, allocation = self._choice(left, entry, room)
-                start_s, end_s = room.start_s, room.start_s + self._lasts_s(entry)
-                left.take(start_s, end_s, kind, allocation)
-                found.append(_Planned(start_s, order, end_s, each.reservation, kind, allocation))
+                left.take(start_s, start_s + lasts_s, kind, allocation)
+            end_s = start_s + lasts_s
+            found.append(_Planned(start_s, order, end_s, each.reservation, kind, allocation))
         return free, sorted(found, key=_start_s)
 
     def _first_delayed(
-        self, entry: Entry, planned: Iterable[_Planned], profile: UnitsProfile
+        self, entry: Entry, planned: Iterable[_Planned], free: UnitsProfile
     ) -> Reservation | None:
-        """Return the first reservation with which an entry has no room now, though it has without
-        them; takes them."""
-        if not self._has_room_now(profile, entry):
+        """Return the first reservation on the nodes that an entry would take now beside which it
+        does not fit there."""
+        room = self._room(free, entry, self._now_s)
+        if room is None or room.start_s > self._now_s:
             return None
+        states, end_s = self.units.nodes.states, self._now_s + self._lasts_s(entry)
+        kind, (nodes, counts) = self._choice(free, entry, room)
+        taken, asked = dict(zip(nodes, counts, strict=True)), states.units(kind)
+        sooner: dict[int, list[tuple[float, UnitsOfJob]]] = {node: [] for node in nodes}
         for each in planned:
-            profile.take(each.start_s, each.end_s, each.kind, each.allocation)
-            if not self._has_room_now(profile, entry):
-                return each.reservation
+            if each.start_s >= end_s:
+                break
+            for node, units in zip(*each.allocation, strict=True):
+                if node not in taken:
+                    continue
+                sooner[node].append((each.end_s, states.units_of_job(each.kind, units)))
+                then = free.state_at(node, each.start_s)
+                for until_s, of_job in sooner[node]:
+                    then = states.add_units(then, of_job) if until_s > each.start_s else then
+                if states.units_in(asked, then) < taken[node]:
+                    return each.reservation
         return None
-
-    def _has_room_now(self, profile: UnitsProfile, entry: Entry) -> bool:
-        room = self._room(profile, entry, self._now_s)
-        return room is not None and room.start_s <= self._now_s
 
     def expected_ends(self) -> list[tuple[float, int]]:
         """Return when the holders of nodes are expected to end."""

@@ -100,35 +100,38 @@ class UnitsProfile:
         first = self.cut(start_s)
         last = self.cut(end_s) if end_s < inf else len(self._times_s)
         nodes, counts = allocation
-        for node, units in zip(nodes, counts, strict=True):
-            of_job = self._states.units_of_job(kind, units)
-            for step in range(first, last):
-                self._put(step, node, self._states.add_units(self._on[step][node], of_job))
+        of_job = {units: self._states.units_of_job(kind, units) for units in set(counts)}
+        for step in range(first, last):
+            on, changes = self._on[step], dict[tuple[int, int], NodeBits]()
+            for place in range(len(nodes)):
+                node = nodes[place]
+                before = on[node]
+                after = on[node] = self._states.add_units(before, of_job[counts[place]])
+                changes[before, after] = changes.get((before, after), 0) | (1 << node)
+            for units, at_least in self._fitting[step].items():
+                for (before, after), bits in changes.items():
+                    self._note(at_least, bits, units, before, after)
         taken = node_set(nodes)
         self._changed[first] |= taken
         if end_s < inf:
             self._changed[last] |= taken
 
-    def _put(self, step: int, node: int, after: int) -> None:
-        """Have a node in another state."""
-        on = self._on[step]
-        before, on[node] = on[node], after
-        for units, at_least in self._fitting[step].items():
-            self._note(at_least, node, units, before, after)
+    def state_at(self, node: int, time_s: float) -> int:
+        """Return the state of a node at a time."""
+        return self._on[bisect_right(self._times_s, time_s) - 1][node]
 
     def _note(
-        self, at_least: _AtLeast, node: int, units: UnitsAnywhere, before: int, after: int
+        self, at_least: _AtLeast, nodes: NodeBits, units: UnitsAnywhere, before: int, after: int
     ) -> None:
-        """Note what fits on a node whose state was another one."""
+        """Note what fits on nodes whose state was another one."""
         had = min(self._states.units_in(units, before), _MOST_ON_NODE)
         fits = min(self._states.units_in(units, after), _MOST_ON_NODE)
-        bit = 1 << node
         for count in range(fits, had):
-            at_least[count] &= ~bit
+            at_least[count] &= ~nodes
         while len(at_least) < fits:
             at_least.append(0)
         for count in range(had, fits):
-            at_least[count] |= bit
+            at_least[count] |= nodes
 
     def _fits(self, step: int, units: UnitsAnywhere) -> _AtLeast:
         """Return the nodes on which at least one unit fits in a step, at least two and so on."""
@@ -143,7 +146,7 @@ class UnitsProfile:
             before, after, found = self._on[known - 1], self._on[known], found.copy()
             for node in _members(self._changed[known]):
                 if before[node] != after[node]:
-                    self._note(found, node, units, before[node], after[node])
+                    self._note(found, 1 << node, units, before[node], after[node])
             self._fitting[known][units] = found
         return found
 
