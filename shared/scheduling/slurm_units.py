@@ -46,8 +46,9 @@ class SlurmUnitsScheduler(SlurmScheduler):
         budgets = [*units.budgets]
         super().__init__(units.table.nodes, units.queue, parameters, units.number, budgets, look)
         self.units, self._profile = units, UnitsProfile(0.0, units.nodes)
-        # When those that asked for the same had room: since then there is only less.
-        self._not_before_s: dict[_Asked, float] = {}
+        # By kind, how many units had room first for how long, and when: since then there is only
+        # less, and for more there was none sooner.
+        self._first_rooms: dict[int, list[tuple[int, float, float]]] = {}
         self._seen_kinds: dict[int, int] = {}
         # The nodes of what this pass planned, as jobs of which kinds, by arrival number.
         self.planned_on: dict[int, tuple[Kind, Allocation]] = {}
@@ -202,7 +203,7 @@ class SlurmUnitsScheduler(SlurmScheduler):
         return first.nodes <= self.units.units_now(first)
 
     def _draw_profile(self) -> None:
-        self._not_before_s.clear()
+        self._first_rooms.clear()
         self._profile = self._free()
 
     def _free(self) -> UnitsProfile:
@@ -218,17 +219,20 @@ class SlurmUnitsScheduler(SlurmScheduler):
         needs = self.units.licences_of(entry)
         if needs and not self.units.licences.has(needs, self.end_s(entry), entry.arrival):
             return inf
-        asked = entry.kind, entry.nodes, entry.limit_s
-        known_s = self._not_before_s.get(asked, self._now_s)
+        known_s, units, limit_s = self._now_s, entry.nodes, entry.limit_s
+        first_rooms = self._first_rooms.setdefault(entry.kind, [])
+        for fewer, shorter_s, first_s in first_rooms:
+            if first_s > known_s and fewer <= units and shorter_s <= limit_s:
+                known_s = first_s
         room = self._room(self._profile, entry, max(from_s, known_s)) if known_s < inf else None
         start_s = inf if room is None else room.start_s
         if from_s <= known_s:
-            self._not_before_s[asked] = start_s
+            first_rooms.append((units, limit_s, start_s))
         return start_s
 
     def _room(self, profile: UnitsProfile, entry: Entry, from_s: float) -> Room | None:
-        """Return the first room for an entry from a time on, of its places the first of those where
-        that is soonest."""
+        """Return where an entry has room first, from a time on, of its places the first of those
+        where that is soonest."""
         windows, shape = self.units.windows, self.units.kinds[entry.kind].shape
         asked = entry.nodes, self._lasts_s(entry), from_s, windows, reservation_of(shape)
         soonest: Room | None = None
