@@ -208,7 +208,7 @@ class SlurmScheduler(ProfileScheduler):
 
     @abstractmethod
     def _room_s(self, entry: Entry, from_s: float) -> float:
-        """Return when, from a time on, an entry has room for as long as its limit; infinite where
+        """Return when, from a time on, an entry fits until its limit; infinite where
         it never does."""
 
     @abstractmethod

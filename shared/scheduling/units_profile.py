@@ -23,7 +23,7 @@ _AtLeast = list[NodeBits]
 
 
 class Room(NamedTuple):
-    """Where and from when on units have room for as long as they last: in a place, the nodes on
+    """Where and from when on units fit as long as they last: in a place, the nodes on
     which at least one fits throughout, at least two and so on. Of a gang it has the nodes."""
 
     start_s: float
