@@ -1,7 +1,7 @@
 """How fast the placement processor decides with 10,000 jobs queued: python -m
 lab.benchmarks.placement_rounds [rounds] [clusters] [asking] [capped] [in_parts] [planned]
 [solving] [draining] [repeats] [partitions] [predicted] [reserved] [arrays]
-[reordered]
+[reordered] [looking]
 
 Clusters of 512 nodes of two models, eight applications with signatures and coefficients over all
 P-states, a degradation model, rounds of 50 submissions. Every job has an entry on every cluster. As
@@ -29,6 +29,8 @@ With `reserved` N, so many parts of each cluster are maintained for half a day, 
 With `arrays` N, so many arrays of 100 tasks wait among the first jobs, as wide as these are.
 With `reordered` N, resource managers own the order, and in each round N of the jobs that wait get
 another priority; 1: all of them get older by as much, which leaves them in their order.
+
+With `looking` 1, Slurm's backfill looks at each cluster in each round, by its defaults.
 
 With `planned` N, a plan of the queue as the planner's look-ahead makes it is in every Nth round.
 The planner is another process: what it takes to search is not counted, what placement does with
@@ -70,6 +72,7 @@ from services.planner.settings import PlannerSettings
 from shared.catalogue.event import Event
 from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.energy_tariff import Tariff
+from shared.domain.queue_discipline import QueueDiscipline
 from shared.domain.queue_order import QueueOrder
 from shared.domain.runtimes import Runtimes
 from shared.placement.processor.placement import Placement
@@ -258,6 +261,7 @@ class Rounds:
         runtimes: Runtimes | None = None,
         arrays: int = 0,
         reordered: int = 0,
+        looking: bool = False,
     ) -> None:
         self._reordered = reordered
         self._draining, self._partitions = draining, partitions
@@ -266,7 +270,9 @@ class Rounds:
         self._in_parts, self._planned = in_parts, planned
         self.planner = Planner(count, solving=solving)
         order = QueueOrder.MANAGER if reordered else QueueOrder.COPLACE
-        rules = PolicySettings(runtimes=runtimes or Runtimes.REQUESTED, order=order)
+        discipline = QueueDiscipline.SLURM if looking else QueueDiscipline.EASY
+        expected = runtimes or Runtimes.REQUESTED
+        rules = PolicySettings(runtimes=expected, order=order, discipline=discipline)
         self.placement = Placement({}, rules, 7.0)
         region.feed(self.placement, clusters(count, partitions))
         if is_capped:
@@ -453,6 +459,7 @@ def main(
     reserved: int = 0,
     arrays: int = 0,
     reordered: int = 0,
+    looking: int = 0,
 ) -> None:
     """Print milliseconds a round and jobs decided a second, and what an answer takes."""
     gc.set_threshold(*GC_THRESHOLDS)
@@ -472,6 +479,7 @@ def main(
         reserved=reserved,
         arrays=arrays,
         reordered=reordered,
+        looking=bool(looking),
     )
     rounds = new_rounds()
     queued = rounds.queued

@@ -58,8 +58,7 @@ class PolicySettings:
     discipline: QueueDiscipline = setting(
         QueueDiscipline.EASY,
         "What may pass an entry that waits: easy reserves for the first alone; slurm for all that "
-        "begin within bf_window_s, on clusters whose jobs take whole nodes and that share no cap "
-        "of power (ADR 0114)",
+        "begin within bf_window_s, on clusters that share no cap of power (ADR 0114, ADR 0164)",
     )
     runtimes: Runtimes = setting(
         Runtimes.REQUESTED,

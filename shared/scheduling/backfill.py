@@ -17,12 +17,14 @@ from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Reservation
 from shared.scheduling.problem import Allocation
 from shared.scheduling.slurm import SlurmScheduler
+from shared.scheduling.slurm_nodes import SlurmNodesScheduler
+from shared.scheduling.slurm_units import SlurmUnitsScheduler
 from shared.scheduling.wait_queue import Entry
 
 # The entries of one arrival, each with the number of its cluster.
 Arrival = tuple[tuple[int, Entry], ...]
 # A cluster that gives out whole nodes, or parts of them, under EASY; or under Slurm's backfill.
-ClusterScheduler = EasyScheduler | ConsumableScheduler | SlurmScheduler
+ClusterScheduler = EasyScheduler | ConsumableScheduler | SlurmNodesScheduler | SlurmUnitsScheduler
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,20 @@ class Dispatch:
             if (reservation := scheduler.reservation_for(arrival)) is not None:
                 found[name] = reservation
         return found
+
+
+def looking(scheduler: Scheduler | None) -> SlurmScheduler | None:
+    """Return the scheduler of a cluster under Slurm's discipline; None for any other. Here, since
+    only compiled code asks a compiled class with abstract methods for its subclasses rightly."""
+    return scheduler if isinstance(scheduler, SlurmScheduler) else None
+
+
+def units_of(scheduler: Scheduler) -> ConsumableScheduler | None:
+    """Return what a cluster that is allocated in parts knows of them; None for one of whole
+    nodes."""
+    if isinstance(scheduler, SlurmUnitsScheduler):
+        return scheduler.units
+    return scheduler if isinstance(scheduler, ConsumableScheduler) else None
 
 
 def schedule(now_s: float, schedulers: Mapping[str, ClusterScheduler]) -> Dispatch:
@@ -164,8 +180,8 @@ class Backfill(Dispatcher):
         budgets = [budget for scheduler in schedulers for budget in scheduler.budgets]
         steps_s = {from_s for budget in budgets for from_s, _ in budget.cap.steps}
         for each in schedulers:
-            if isinstance(each, ConsumableScheduler):
-                steps_s.update(each.windows.times_s())
+            if (units := units_of(each)) is not None:
+                steps_s.update(units.windows.times_s())
             elif isinstance(each, ConservativeScheduler):
                 steps_s.update(each.times_s)
         # When a cap changes, or nodes are kept for others or no more, the next time last.

@@ -32,7 +32,7 @@ from shared.scheduling.load import Soonest
 from shared.scheduling.node_selection import NodeSelection, Shadow
 from shared.scheduling.node_states import KnownStates
 from shared.scheduling.power import PowerBudget
-from shared.scheduling.problem import Kind, NodeTable, Shape
+from shared.scheduling.problem import Allocation, Kind, NodeTable, Shape
 from shared.scheduling.sharing import Neighbours
 from shared.scheduling.wait_queue import Block, Entry, LeastByKind, WaitQueue
 from shared.scheduling.windows import NO_WINDOWS, Window, Windows
@@ -67,7 +67,7 @@ class ConsumableScheduler(BackfillScheduler):
     ) -> None:
         """Nodes that are `asleep` are taken last, see NodeSelection, and what starts on them ends
         later by `boot_s`."""
-        self._boot_s = boot_s if asleep else 0.0
+        self.boot_s = boot_s if asleep else 0.0
         super().__init__(queue, number, budgets, backfills=backfills)
         self.windows, self._has_windows = windows, windows.any
         self.licences, self._has_licences = licences, licences.any
@@ -96,6 +96,14 @@ class ConsumableScheduler(BackfillScheduler):
                 licences.hold(each.holder, each.release_s, each.kind.licences)
 
     # A pass, and between passes -------------------------------------------------------------------
+
+    def ask_at(self, now_s: float) -> None:
+        """Answer as of a time, without a pass: somebody else decides what starts."""
+        self._nodes.forget_choices()
+        self._numbers.clear()
+        self._shut_to_all.clear()
+        self._now_s = now_s
+        self.licences.begin(now_s)
 
     def _open_pass(self, now_s: float, *, pauses: bool) -> bool:
         self._nodes.forget_choices()
@@ -153,6 +161,11 @@ class ConsumableScheduler(BackfillScheduler):
         return self._nodes.table
 
     @property
+    def nodes(self) -> NodeSelection:
+        """Return its nodes by what fits on them."""
+        return self._nodes
+
+    @property
     def shadow(self) -> Shadow | None:
         """Return the reservation with what is free at its time. It is worked out when first asked
         for, since most reservations never are: running jobs stay the same until then."""
@@ -188,7 +201,7 @@ class ConsumableScheduler(BackfillScheduler):
 
     def awaited_window(self, entry: Entry) -> Window | None:
         """Return the window that an entry is of, where that has not begun; None otherwise."""
-        own = self.windows.find(_reservation(self.kinds[entry.kind].shape))
+        own = self.windows.find(reservation_of(self.kinds[entry.kind].shape))
         return own if own is not None and self._now_s < own.from_s else None
 
     def windows_against(self, entry: Entry) -> list[Window]:
@@ -198,7 +211,7 @@ class ConsumableScheduler(BackfillScheduler):
         nodes = 0 if shape.where else -1
         for each in shape.where:
             nodes |= each.nodes
-        found = self.windows.against(_reservation(shape), self._now_s, end_s)
+        found = self.windows.against(reservation_of(shape), self._now_s, end_s)
         return [each for each in found if each.nodes & nodes]
 
     def units_beside_anyone(self, entry: Entry) -> int:
@@ -258,9 +271,9 @@ class ConsumableScheduler(BackfillScheduler):
     def _lasts_s(self, entry: Entry, number: int) -> float:
         """Return for how long an entry has its nodes at most if it starts now: longer where too few
         of them are awake."""
-        if not self._boot_s or self._nodes.has_units_awake(number, entry.nodes):
+        if not self.boot_s or self._nodes.has_units_awake(number, entry.nodes):
             return entry.limit_s
-        return entry.limit_s + self._boot_s
+        return entry.limit_s + self.boot_s
 
     def _beyond(self, limit_s: float) -> Shadow | None:
         """Return the reservation beyond whose time lasts what starts now, with such a limit; None
@@ -274,17 +287,24 @@ class ConsumableScheduler(BackfillScheduler):
         number = self._number(entry)
         beyond = self._beyond(self._lasts_s(entry, number))
         kind, allocation = self._nodes.allocation(number, entry.nodes, beyond)
+        self.start_on(entry, kind, allocation, beyond)
+        return self.number, entry, allocation, self._blocked is not None
+
+    def start_on(
+        self, entry: Entry, kind: Kind, allocation: Allocation, beyond: Shadow | None = None
+    ) -> None:
+        """Start an entry on these nodes, as a job of this kind; where it lasts beyond the shadow
+        time, they are taken of what is free then too."""
         self.queue.start(entry.arrival)
         end_s, draw_mw = self.end_s(entry), entry.draw_mw
-        if self._boot_s and self._nodes.is_asleep(allocation.nodes):
-            end_s += self._boot_s
+        if self.boot_s and self._nodes.is_asleep(allocation.nodes):
+            end_s += self.boot_s
         allocated = AllocatedUnits(end_s, entry.arrival, kind, allocation, draw_mw)
         self._nodes.take(allocated, beyond)
         self.allocated[entry.arrival] = allocated
         self.budgets.hold(entry.arrival, end_s, draw_mw)
         if self._has_licences:
             self.licences.hold(entry.arrival, end_s, self.licences_of(entry))
-        return self.number, entry, allocation, self._blocked is not None
 
     def _block(self, entry: Entry) -> None:
         if self._has_windows and self.awaited_window(entry) is not None:
@@ -406,17 +426,17 @@ class ConsumableScheduler(BackfillScheduler):
             self._shut_to_all[begun] = self.windows.shut("", self._now_s, self._now_s + limit_s)
         number = numbers.get(kind)
         if number is None:
-            if _reservation(self.kinds[kind].shape):  # of one its end makes a difference too
+            if reservation_of(self.kinds[kind].shape):  # of one its end makes a difference too
                 return self._nodes.without(kind, self._shut(kind, self._now_s, limit_s))
             number = numbers[kind] = self._nodes.without(kind, self._shut_to_all[begun])
         return number
 
     def _shut(self, kind: int, start_s: float, limit_s: float) -> NodeBits:
-        reservation = _reservation(self.kinds[kind].shape)
+        reservation = reservation_of(self.kinds[kind].shape)
         return self.windows.shut(reservation, start_s, start_s + limit_s)
 
     def _opens_s(self, entry: Entry, start_s: float) -> float:
-        reservation = _reservation(self.kinds[entry.kind].shape)
+        reservation = reservation_of(self.kinds[entry.kind].shape)
         return self.windows.opens_s(reservation, start_s, start_s + entry.limit_s)
 
     def _forget_reservation(self) -> None:
@@ -515,7 +535,7 @@ class ConsumableScheduler(BackfillScheduler):
         return self._now_s + limit_s > self.shadow_s and not nodes.may_fit_beyond(number, units)
 
 
-def _reservation(shape: Shape) -> str:
+def reservation_of(shape: Shape) -> str:
     """Return the name of the reservation that jobs of a shape are of; empty where they are of
     none."""
     return shape.where[0].reservation if shape.where else ""

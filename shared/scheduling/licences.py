@@ -46,6 +46,10 @@ class Licences:
             is_relieved |= budgets.begin(now_s)
         return is_relieved
 
+    def unused(self) -> tuple[int, ...]:
+        """Return how many of each nobody has, in the order of their names."""
+        return tuple([self._by_name[name].undrawn_mw for name in sorted(self._by_name)])
+
     @property
     def is_relieved(self) -> bool:
         """Return True when some that are shared were given up since the pass began: see Budgets."""

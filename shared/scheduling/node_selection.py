@@ -126,6 +126,11 @@ class NodeSelection:
         return self._capacity.table
 
     @property
+    def states(self) -> KnownStates:
+        """Return the states of nodes, by number."""
+        return self._states
+
+    @property
     def classes(self) -> NodeClasses:
         """Return the nodes by the jobs on them, as of now."""
         if self._classes is None:
@@ -409,7 +414,7 @@ class NodeSelection:
                 0 if shadow is None or reserved else self._lost(place.anywhere, each, 1, shadow)
                 for each in classes.all
             ]
-            levels = [self._level(each.nodes[0]) for each in classes.all]
+            levels = [self.level(each.nodes[0]) for each in classes.all]
             return of_gang(classes, self._states, place.parts, reserved, lost, levels)
         if place.wanted and classes.total(place) < count:
             return None
@@ -466,7 +471,7 @@ class NodeSelection:
         """Return how far the last of the nodes for so many units is from running jobs."""
         if not self._asleep:
             return 0
-        return max([self._level(node) for node, _ in self._taken_in(place, count, shadow)])
+        return max([self.level(node) for node, _ in self._taken_in(place, count, shadow)])
 
     def _on_wanted(self, place: KnownWay, count: int) -> list[tuple[int, EqualNodes, int]]:
         """Return the wanted nodes of a place, ascending, with what so many units take of each: as
@@ -542,17 +547,32 @@ class NodeSelection:
                 lost = 0 if shadow is None else self._lost(units, each, count, shadow)
                 state = states.by_number[each.now]
                 cost = states.cost(kind, count, state.group)
-                level = self._level(each.nodes[0])
+                level = self.level(each.nodes[0])
                 preference = lost / count, level, surplus(state, kind.shape), cost
                 found.setdefault(preference, []).append(_Option(each, count, lost))
         return [found[preference] for preference in sorted(found)]
 
-    def _level(self, node: int) -> int:
+    def level(self, node: int) -> int:
         """Return how far a node is from running jobs; 0: it is on."""
         for at, nodes in enumerate(self._asleep):
             if (nodes >> node) & 1:
                 return at + 1
         return 0
+
+    def best_first(
+        self, units: UnitsAnywhere, most: Mapping[int, int], on: Sequence[int]
+    ) -> list[int]:
+        """Return nodes on which so many units of a kind fit at most, and that are in such states,
+        in the order in which they are taken where nothing is reserved."""
+        alike: dict[tuple[int, int, int], list[int]] = {}
+        for node, count in most.items():
+            alike.setdefault((on[node], count, self.level(node)), []).append(node)
+        found: dict[tuple[int, int, float], list[int]] = {}
+        for (number, count, level), nodes in alike.items():
+            state = self._states.by_number[number]
+            cost = self._states.cost(units.kind, count, state.group)
+            found.setdefault((level, surplus(state, units.kind.shape), cost), []).extend(nodes)
+        return [node for each in sorted(found) for node in self._best_of(sorted(found[each]))]
 
     def _lost(self, units: UnitsAnywhere, on: EqualNodes, count: int, shadow: Shadow) -> int:
         """Return the units of the reserved shape that are lost at its time where so many are

@@ -15,7 +15,8 @@ from shared.scheduling.load import Load
 from shared.scheduling.power import NO_CAP_MW, Cap, PowerBudget, Scope, milliwatts
 from shared.scheduling.problem import CORES, MEMORY, UNKNOWN, NodeTable, whole_node
 from shared.scheduling.sharing import Nobody
-from shared.scheduling.slurm import SLURM_DEFAULTS, SlurmBackfill, SlurmScheduler
+from shared.scheduling.slurm import SLURM_DEFAULTS, SlurmBackfill
+from shared.scheduling.slurm_nodes import SlurmNodesScheduler
 from shared.scheduling.wait_queue import WaitQueue
 from shared.scheduling.windows import Maintained, Windows
 
@@ -73,14 +74,14 @@ class Pool:
 
     def scheduler(
         self, discipline: Discipline, number: int, budgets: Sequence[PowerBudget] = ()
-    ) -> EasyScheduler | ConsumableScheduler | ConservativeScheduler | SlurmScheduler:
+    ) -> EasyScheduler | ConsumableScheduler | ConservativeScheduler | SlurmNodesScheduler:
         """Return a scheduler of the pool with nothing running and nothing waiting, under these
         budgets."""
         if discipline is Discipline.CONSERVATIVE:
             return ConservativeScheduler(self.units, number, budgets, self.maintained)
         load, queue = Load(self.units, self.units), WaitQueue()
         if discipline is Discipline.SLURM:
-            return SlurmScheduler(load, queue, self.slurm, number, budgets)
+            return SlurmNodesScheduler(load, queue, self.slurm, number, budgets)
         backfills = discipline is Discipline.EASY
         if self.maintained:
             return self._between_windows(queue, number, budgets, backfills=backfills)

@@ -1,6 +1,5 @@
 """The base of schedulers that plan on a profile of one cluster: see `profile.py`."""
 
-from abc import abstractmethod
 from collections.abc import Sequence
 
 from shared.scheduling.dispatch import DONE, Scheduler, Served
@@ -32,10 +31,6 @@ class ProfileScheduler(Scheduler):
         """Return False: no other scheduler has its watts."""
         return False
 
-    @abstractmethod
-    def serve(self) -> Served:
-        """Start the next entry."""
-
     def finish(self) -> None:
         """End the pass: an entry that leaves the queue between passes is seen by the next one."""
 
@@ -44,6 +39,8 @@ class ProfileScheduler(Scheduler):
         self.begin(now_s)
         started = []
         while self.next_order != DONE:
-            started.append(self.serve())
+            served = self.serve()
+            if served is not None:
+                started.append(served)
             self.turn()
         return started

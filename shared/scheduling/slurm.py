@@ -1,4 +1,4 @@
-"""One cluster under Slurm's two schedulers: the main one, and backfill every so often.
+"""A cluster under Slurm's two schedulers: the main one, and backfill every so often.
 
 As the documentation of Slurm describes them (sched_conf: bf_max_job_test, bf_window, bf_interval;
 bf_resolution is exact here): whenever something happens the main scheduler starts entries in order
@@ -6,19 +6,21 @@ and stops at the first that cannot start. The backfill scheduler looks at what c
 after its last look at the soonest. It goes through the first `depth` entries in order, gives each
 the earliest start that delays none before it, starts what may start now, and reserves for the
 others that begin within `window_s`; all reservations are made anew each time.
+
+What is free over time is counted in `slurm_nodes.py` by whole nodes, in `slurm_units.py` by parts
+of them.
 """
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Final
 
-from shared.scheduling.dispatch import DONE, Served
-from shared.scheduling.easy import holder_of
-from shared.scheduling.load import Load, Reservation
-from shared.scheduling.looks import NO_LOOK, Look, ReservedStart
-from shared.scheduling.power import NO_CAP, Budgets, PowerBudget, Shortage
-from shared.scheduling.profile import Profile
+from shared.scheduling.dispatch import DONE
+from shared.scheduling.load import Reservation
+from shared.scheduling.looks import Look, ReservedStart
+from shared.scheduling.power import PowerBudget, Shortage
 from shared.scheduling.profile_scheduler import ProfileScheduler
 from shared.scheduling.wait_queue import Entry, WaitQueue
 
@@ -54,35 +56,25 @@ SLURM_DEFAULTS: Final = SlurmBackfill()
 
 
 class SlurmScheduler(ProfileScheduler):
-    """Makes a profile of the running jobs in each pass. `look` is the last one of a scheduler that
-    had this cluster before."""
+    """Makes a profile of the running jobs in each pass, and plans on it. `look` is the last one of
+    a scheduler that had this cluster before."""
 
     def __init__(
         self,
-        load: Load,
+        nodes: int,
         queue: WaitQueue,
         parameters: SlurmBackfill,
-        number: int = 0,
-        budgets: Sequence[PowerBudget] = (),
-        look: Look = NO_LOOK,
+        number: int,
+        budgets: Sequence[PowerBudget],
+        look: Look,
     ) -> None:
-        if any(budget.is_shared for budget in budgets):
-            raise ValueError("reservations for all that waits know caps of one cluster: take easy")
-        super().__init__(load.nodes, number)
-        self.budgets = Budgets(budgets)
+        super().__init__(nodes, number, budgets)
         self._is_capped, self._undrawn_mw = self.budgets.any, self._undrawn()
         self.queue, self.parameters = queue, parameters
-        self.total, self.free = load.nodes, load.free
         self._backfill_s, self._is_changed, self._seen = look.at_s, look.is_changed, look.seen
         self._reserved = list(look.reserved)
         self.ended_before, self.is_table_full = look.ended_before, look.is_table_full
         self._due: list[tuple[Entry, bool]] = []
-        # In this pass, by how much is planned and runs: see _beside.
-        self._known: dict[tuple[int, int], list[tuple[ReservedStart, int]]] = {}
-        for place, node_set in enumerate(load.node_sets):
-            node_set.holder = holder_of(number, place)
-            self._hold(node_set.holder, node_set.nodes, node_set.release_s, node_set.draw_mw)
-        self._keep_planned()
         self._is_begun = False
 
     @property
@@ -111,7 +103,7 @@ class SlurmScheduler(ProfileScheduler):
 
     def begin(self, now_s: float) -> None:
         """Find what starts in this pass, by both schedulers."""
-        self._now_s, self._due, self._known = now_s, [], {}
+        self._now_s, self._due = now_s, []
         if self._is_capped:
             self.budgets.begin(now_s)
             more = zip(self._undrawn(), self._undrawn_mw, strict=True)
@@ -121,12 +113,12 @@ class SlurmScheduler(ProfileScheduler):
             self._is_changed = self._is_changed or self._sight() != self._seen
         is_time = now_s >= self._backfill_s + self.parameters.interval_s - _TICK_S
         first = next(iter(self.queue), None)
-        if first is not None and (is_time or first.nodes <= self.free):
-            profile = self._profile()
+        if first is not None and (is_time or self._has_room(first)):
+            self._draw_profile()
             self._give_up()
-            self._due = self._main(profile)
+            self._due = self._main()
             if is_time:
-                found = self._backfill(profile)
+                found = self._backfill()
                 # What starts lets others come into the depth.
                 self._backfill_s, self._is_changed = now_s, bool(found)
                 self._due += found
@@ -140,16 +132,6 @@ class SlurmScheduler(ProfileScheduler):
         if self._due:
             first, _ = self._due[0]
             self.next_order = first.order
-
-    def serve(self) -> Served:
-        """Start the next entry."""
-        entry, is_backfilled = self._due.pop(0)
-        if self._is_capped:
-            self.budgets.give_up(entry.arrival)
-        self.queue.start(entry.arrival)
-        self.free -= entry.nodes
-        self._hold(entry.arrival, entry.nodes, self._now_s + entry.limit_s, entry.draw_mw)
-        return self.number, entry, None, is_backfilled
 
     def add(self, entry: Entry) -> None:
         """Put an entry that arrived into the queue."""
@@ -168,14 +150,6 @@ class SlurmScheduler(ProfileScheduler):
         """End the pass: what more watts there are then is a change."""
         self._undrawn_mw = self._undrawn()
 
-    def release(self, holder: int) -> None:
-        """Free the nodes of the job `holder`."""
-        _, _, nodes = self._releases.release(holder)
-        self.free += nodes
-        self._is_changed = True
-        if self._is_capped:
-            self.budgets.release(holder)
-
     # What it answers ----------------------------------------------------------------------------
 
     def reservation_for(self, arrival: int) -> Reservation | None:
@@ -190,34 +164,6 @@ class SlurmScheduler(ProfileScheduler):
         """Return all that the last look reserved for jobs that wait still."""
         return [each for each in self._reserved if each.arrival in self.queue]
 
-    def delayed_by(self, entry: Entry) -> tuple[Reservation, int] | None:
-        """Return the first reservation, of the jobs before an entry, that would be delayed if it
-        started now, and how many nodes are free then beside what is reserved; None where none
-        would."""
-        before = self.planned()
-        own = [place for place, each in enumerate(before) if each.arrival == entry.arrival]
-        before = before[: own[0]] if own else before
-        for each, free in self._beside(before):
-            if each.start_s < self.end_s(entry) and free < entry.nodes:
-                return each.reservation, free
-        return None
-
-    def _beside(self, planned: list[ReservedStart]) -> list[tuple[ReservedStart, int]]:
-        """Return what is planned, the soonest first, with the nodes that are free then beside all
-        that is; kept while the pass is the same."""
-        key = len(planned), len(self._releases.in_order)
-        if key not in self._known:
-            profile = self._profile()
-            for each in planned:
-                start_s = max(each.start_s, self._now_s)
-                end_s = start_s + each.end_s - each.start_s
-                profile.take(start_s, end_s, each.nodes, 0)
-            self._known[key] = [
-                (each, profile.free_at(max(each.start_s, self._now_s)))
-                for each in sorted(planned, key=_start_s)
-            ]
-        return self._known[key]
-
     def end_s(self, entry: Entry) -> float:
         """Return when the entry ends at the latest if it starts now."""
         return self._now_s + entry.limit_s
@@ -226,26 +172,50 @@ class SlurmScheduler(ProfileScheduler):
         """Return the budgets that do not let the entry start now, as they are now."""
         return self.budgets.shortages(entry.draw_mw, self.end_s(entry), entry.arrival)
 
+    # What is counted -----------------------------------------------------------------------------
+
+    @abstractmethod
+    def delayed_by(self, entry: Entry) -> tuple[Reservation, int | None] | None:
+        """Return the first reservation, of the jobs before an entry, that would be delayed if it
+        started now, and how many nodes are free then beside what is reserved, where they are
+        counted; None where none would."""
+
+    @abstractmethod
     def expected_ends(self) -> list[tuple[float, int]]:
         """Return when the holders of nodes are expected to end."""
-        return [(release_s, holder) for release_s, holder, _ in self._releases.in_order]
 
     @property
+    @abstractmethod
     def is_any_allocated_for_ever(self) -> bool:
         """Return True where some nodes are never expected back."""
-        return self._releases.last_s == inf
 
+    @abstractmethod
     def expects_nodes(self, entry: Entry) -> bool:
         """Return False where too many nodes that an entry needs are allocated for ever."""
-        back = [nodes for release_s, _, nodes in self._releases.in_order if release_s < inf]
-        return entry.nodes > self.total or entry.nodes <= self.free + sum(back)
+
+    @abstractmethod
+    def _sight(self) -> int:
+        """Return what waits and runs as a number, the same in every process: all that is hashed is
+        numbers."""
+
+    @abstractmethod
+    def _has_room(self, first: Entry) -> bool:
+        """Return False where the first entry does not fit now."""
+
+    @abstractmethod
+    def _draw_profile(self) -> None:
+        """Have what is free over time, if limits hold."""
+
+    @abstractmethod
+    def _room_s(self, entry: Entry, from_s: float) -> float:
+        """Return when, from a time on, an entry fits until its limit; infinite where
+        it never does."""
+
+    @abstractmethod
+    def _take_room(self, entry: Entry, start_s: float) -> None:
+        """Have less free from a time on, at which an entry has room."""
 
     # What it does -------------------------------------------------------------------------------
-
-    def _hold(self, holder: int, nodes: int, release_s: float, draw_mw: int) -> None:
-        self._releases.hold((release_s, holder, nodes))
-        if self._is_capped:
-            self.budgets.hold(holder, release_s, draw_mw)
 
     def _keep_planned(self) -> None:
         """Keep the watts that the last look reserved for jobs that wait still."""
@@ -264,33 +234,29 @@ class SlurmScheduler(ProfileScheduler):
     def _undrawn(self) -> list[int]:
         return [budget.undrawn_mw for budget in self.budgets]
 
-    def _sight(self) -> int:
-        """Return what waits and runs as a number, the same in every process: all that is hashed is
-        numbers."""
-        waiting = tuple((e.order, e.nodes, e.limit_s, e.draw_mw) for e in self.queue)
-        running = tuple(
-            sorted([(release_s, nodes) for release_s, _, nodes in self._releases.in_order])
-        )
-        return hash((self.total, self.free, waiting, running, *self._undrawn()))
+    def _lasts_until_s(self, release_s: float) -> float:
+        """Return until when a running job is expected to last: one past its limit ends by the next
+        look."""
+        return self._now_s + self.parameters.interval_s if release_s <= self._now_s else release_s
 
-    def _main(self, profile: Profile) -> list[tuple[Entry, bool]]:
+    def _main(self) -> list[tuple[Entry, bool]]:
         """Return what starts in order, up to the first that cannot start: what never can keeps
         nobody from it."""
         found: list[tuple[Entry, bool]] = []
         for waiting in self.queue:
             task: Entry | None = waiting
             while task is not None:
-                entry, start_s = self._soonest(profile, task)
+                entry, start_s = self._soonest(task)
                 if start_s == inf:
                     break
                 if start_s > self._now_s:
                     return found
-                self._take(profile, entry, start_s)
+                self._take(entry, start_s)
                 found.append((entry, False))
                 task = task.next_task()
         return found
 
-    def _backfill(self, profile: Profile) -> list[tuple[Entry, bool]]:
+    def _backfill(self) -> list[tuple[Entry, bool]]:
         """Return what starts now of the first entries without delaying a reservation."""
         found: list[tuple[Entry, bool]] = []
         self._reserved, self.ended_before, self.is_table_full = [], DONE, False
@@ -304,13 +270,13 @@ class SlurmScheduler(ProfileScheduler):
                     self.ended_before = waiting.order
                     return found
                 looked_at += 1
-                entry, start_s = self._soonest(profile, waiting)
+                entry, start_s = self._soonest(waiting)
                 starts = start_s <= self._now_s
                 if not starts and most and len(times_s) >= most:
                     self.ended_before, self.is_table_full = entry.order, True
                     return found
                 if start_s < latest_s:
-                    self._take(profile, entry, start_s)
+                    self._take(entry, start_s)
                 if starts:
                     found.append((entry, True))
                 elif start_s < latest_s:
@@ -325,28 +291,26 @@ class SlurmScheduler(ProfileScheduler):
         self._reserved.append(ReservedStart(entry.arrival, entry.nodes, start_s, end_s, draw_mw))
         return {start_s, end_s}
 
-    def _soonest(self, profile: Profile, entry: Entry) -> tuple[Entry, float]:
+    def _soonest(self, entry: Entry) -> tuple[Entry, float]:
         """Return when an entry starts at the earliest, and in which mode: in another one only where
         that is sooner. Infinite where it never fits."""
-        start_s = self._earliest(profile, entry)
+        start_s = self._earliest(entry)
         if self._is_capped and start_s > self._now_s:
             for other in [entry.in_mode(mode) for mode in entry.others]:
-                sooner_s = self._earliest(profile, other)
+                sooner_s = self._earliest(other)
                 if sooner_s < start_s:
                     entry, start_s = other, sooner_s
         return entry, start_s
 
-    def _earliest(self, profile: Profile, entry: Entry) -> float:
+    def _earliest(self, entry: Entry) -> float:
         """Return when there are nodes and watts for an entry, if limits hold."""
-        if entry.nodes > self.total:
-            return inf
-        start_s = profile.earliest(entry.nodes, 0, entry.limit_s)
+        start_s = self._room_s(entry, self._now_s)
         power = entry.draw_mw, entry.limit_s
         while self._is_capped and start_s < inf:
             later_s = self.budgets.earliest(*power, start_s, entry.arrival)
             if later_s <= start_s:
                 break
-            start_s = profile.earliest(entry.nodes, 0, entry.limit_s, later_s)
+            start_s = self._room_s(entry, later_s)
         if self._is_capped and start_s <= self._now_s and not self._has_power(entry):
             return self._now_s + self.parameters.interval_s  # a running job is overdue
         return start_s
@@ -354,27 +318,11 @@ class SlurmScheduler(ProfileScheduler):
     def _has_power(self, entry: Entry) -> bool:
         return self.budgets.has(entry.draw_mw, self.end_s(entry), entry.arrival)
 
-    def _take(self, profile: Profile, entry: Entry, start_s: float) -> None:
+    def _take(self, entry: Entry, start_s: float) -> None:
         """Reserve nodes and watts for an entry from a time on."""
-        profile.take(start_s, start_s + entry.limit_s, entry.nodes, 0)
+        self._take_room(entry, start_s)
         if self._is_capped:
             self.budgets.reserve(entry.arrival, start_s, entry.limit_s, entry.draw_mw)
-
-    def _profile(self) -> Profile:
-        """Return what is free if limits hold; a job past its limit is expected to end by the next
-        look."""
-        held = sum([nodes for _, _, nodes in self._releases.in_order])
-        profile = Profile(self._now_s, self.free + held, NO_CAP)
-        # From the last on: each then changes the first step alone.
-        for release_s, _, nodes in reversed(self._releases.in_order):
-            is_overdue = release_s <= self._now_s
-            until_s = self._now_s + self.parameters.interval_s if is_overdue else release_s
-            profile.take(self._now_s, until_s, nodes, 0)
-        return profile
-
-
-def _start_s(planned: ReservedStart) -> float:
-    return planned.start_s
 
 
 def _behind(entry: Entry, started: set[int]) -> Entry | None:

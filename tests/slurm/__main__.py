@@ -64,7 +64,8 @@ def played(given: argparse.Namespace, seed: int, root: Path | None) -> SeedResul
         servers.start([pricing])
         stack.callback(servers.remove, [pricing])
         region.until(region.is_ready, "the clusters")
-        print(region.ask("policy", "set", f"order={given.order}", "--reason", "as Slurm has it"))
+        rules = f"order={given.order}", *given.policy
+        print(region.ask("policy", "set", *rules, "--reason", "as Slurm has it"))
         for each in (plain, slurm):
             prepare(each)
         region.until(lambda: "kept" in region.ask("reservation", "list"), "the reservation")
@@ -203,6 +204,7 @@ def main() -> int:
     parser.add_argument("--within-s", type=float, default=400.0, help="and have ended by, behind")
     parser.add_argument("--longest-s", type=int, default=10, help="the longest job")
     parser.add_argument("--order", default="manager", help="Coplace's setting of the policy")
+    parser.add_argument("--policy", nargs="*", default=[], help="more of them: discipline=slurm")
     parser.add_argument("--kills", action="store_true", help="end everything hard in turn")
     parser.add_argument("--keep", type=Path, help="a folder for logs, accounts, inputs")
     parser.add_argument("--slurm", choices=("22.05", *BUILT), default="22.05")

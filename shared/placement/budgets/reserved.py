@@ -6,10 +6,9 @@ from typing import Final, NamedTuple
 
 from shared.placement.budgets.joint_margin import JointMargin
 from shared.placement.state.job_table import JobTable
-from shared.scheduling.backfill import Dispatch
+from shared.scheduling.backfill import Dispatch, looking
 from shared.scheduling.load import Reservation
 from shared.scheduling.power import Budgets, PowerBudget, PowerReservation
-from shared.scheduling.slurm import SlurmScheduler
 from shared.scheduling.wait_queue import WaitQueue
 from shared.streams.state.state import State
 
@@ -158,8 +157,8 @@ def _reservations(plan: Dispatch) -> Iterator[ReservedWatts]:
                 yield ReservedWatts(cluster, reservation.arrival, *watts)
                 break
     for cluster in sorted(plan.schedulers):
-        scheduler = plan.schedulers[cluster]
-        for each in scheduler.planned() if isinstance(scheduler, SlurmScheduler) else ():
+        looks = looking(plan.schedulers[cluster])
+        for each in looks.planned() if looks is not None else ():
             yield ReservedWatts(cluster, each.arrival, each.start_s, each.end_s, each.draw_mw)
 
 

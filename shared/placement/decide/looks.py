@@ -5,11 +5,11 @@ from typing import Final, NamedTuple
 
 from shared.domain.queue_discipline import QueueDiscipline
 from shared.placement.state.policy_in_force import PolicyInForce
-from shared.scheduling.backfill import ClusterScheduler, Dispatch
+from shared.scheduling.backfill import ClusterScheduler, Dispatch, looking
 from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.looks import NO_LOOK, Look
 from shared.scheduling.power import PowerBudget
-from shared.scheduling.slurm import SlurmBackfill, SlurmScheduler
+from shared.scheduling.slurm import SlurmBackfill
 from shared.streams.state.state import State
 
 _SHARED: Final = "a cap of power is over it and other clusters"
@@ -40,7 +40,7 @@ class Looks:
         return self._rules.now.discipline is QueueDiscipline.SLURM
 
     def are_made_under(self, budgets: Iterable[PowerBudget]) -> bool:
-        """Return whether the policy is to look at a cluster of whole nodes under these budgets."""
+        """Return whether the policy is to look at a cluster under these budgets."""
         return self.are_made and not has_shared(budgets)
 
     @property
@@ -58,10 +58,11 @@ class Looks:
         """Keep the looks as of the last pass of a round; those of no cluster that was not in it, or
         is under EASY by now."""
         for cluster in [*self._kept.rows]:
-            if not isinstance(plan.schedulers.get(cluster), SlurmScheduler):
+            if looking(plan.schedulers.get(cluster)) is None:
                 self._kept.drop(cluster)
-        for cluster, scheduler in plan.schedulers.items():
-            if isinstance(scheduler, SlurmScheduler) and scheduler.has_looked:
+        for cluster, each in plan.schedulers.items():
+            scheduler = looking(each)
+            if scheduler is not None and scheduler.has_looked:
                 kept = KeptLook(scheduler.look, scheduler.wake_s)
                 if kept != self._kept.get(cluster):
                     self._kept.put(cluster, kept)
@@ -70,9 +71,9 @@ class Looks:
         """Return the clusters that were under EASY in a pass though the policy is to look there,
         and why, in words."""
         return {
-            name: why_under_easy(scheduler)
+            name: _SHARED
             for name, scheduler in plan.schedulers.items()
-            if self.are_made and not isinstance(scheduler, SlurmScheduler)
+            if self.are_made and looking(scheduler) is None
         }
 
     def due_s(self) -> Iterator[float]:

@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from shared.scheduling.backfill import ClusterScheduler, Dispatch
+from shared.scheduling.backfill import ClusterScheduler, Dispatch, units_of
 from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.licences import LicenceShortage
 from shared.scheduling.load import ClusterState
 from shared.scheduling.power import Shortage
 from shared.scheduling.slurm import SlurmScheduler
+from shared.scheduling.slurm_nodes import SlurmNodesScheduler
+from shared.scheduling.slurm_units import SlurmUnitsScheduler
 from shared.scheduling.wait_queue import Entry
 from shared.scheduling.windows import Window
 
@@ -132,6 +134,7 @@ class Refusals:
         if scheduler.is_any_allocated_for_ever and not scheduler.expects_nodes(entry):
             found.append(NodesNeverReleased())
         if licences := _no_licences(scheduler, entry):
+            found = [each for each in found if not isinstance(each, AwaitsLook)]
             found.append(LicencesMissing(licences))
         if shortages := self.shortages(cluster, entry):
             found = [each for each in found if not isinstance(each, AwaitsLook)]
@@ -151,6 +154,7 @@ class Refusals:
             has_room = has_room and not scheduler.licence_shortages(entry)
         elif isinstance(scheduler, SlurmScheduler):
             has_room = isinstance(_no_turn(scheduler, entry), AwaitsLook)
+            has_room = has_room and not _no_licences(scheduler, entry)
         else:
             is_own = scheduler.reservation and scheduler.reservation.arrival == entry.arrival
             now = scheduler.state
@@ -160,11 +164,9 @@ class Refusals:
 
 
 def _no_nodes(scheduler: EasyScheduler, entry: Entry, before: ClusterState) -> Refusal | None:
-    nodes, total, free = entry.nodes, scheduler.total, before.free
-    if nodes > total:
-        return TooFew(nodes, total)
-    if nodes > free:
-        return Busy(nodes, free)
+    nodes = entry.nodes
+    if (refused := _too_few(nodes, scheduler.total, before.free)) is not None:
+        return refused
     ends_s, reservation = scheduler.end_s(entry), before.reservation
     if before.in_time(ends_s) or nodes <= before.extra:
         return None
@@ -172,18 +174,25 @@ def _no_nodes(scheduler: EasyScheduler, entry: Entry, before: ClusterState) -> R
     return DelaysReservation(nodes, ends_s, reservation.arrival, reservation.start_s, before.extra)
 
 
-def _no_turn(scheduler: SlurmScheduler, entry: Entry) -> Refusal:
-    """Return what refuses an entry as it is when the pass is over: its nodes, what the last look
-    reserved for those before it, or that no look has reached it."""
-    nodes, total, free = entry.nodes, scheduler.total, scheduler.free
+def _too_few(nodes: int, total: int, free: int) -> Refusal | None:
     if nodes > total:
         return TooFew(nodes, total)
-    if nodes > free:
-        return Busy(nodes, free)
+    return Busy(nodes, free) if nodes > free else None
+
+
+def _no_turn(scheduler: SlurmNodesScheduler | SlurmUnitsScheduler, entry: Entry) -> Refusal:
+    """Return what refuses an entry as it is when the pass is over: its nodes, what the last look
+    reserved for those before it, or that no look has reached it."""
+    if isinstance(scheduler, SlurmUnitsScheduler):
+        refused = _no_units(scheduler.units, entry)
+    else:
+        refused = _too_few(entry.nodes, scheduler.total, scheduler.free)
+    if refused is not None:
+        return refused
     if (delayed := scheduler.delayed_by(entry)) is not None:
         reservation, extra = delayed
         ends_s, (arrival, _, start_s) = scheduler.end_s(entry), reservation
-        return DelaysReservation(nodes, ends_s, arrival, start_s, extra)
+        return DelaysReservation(entry.nodes, ends_s, arrival, start_s, extra)
     rules, depth, records = scheduler.parameters, 0, 0
     if entry.order >= scheduler.ended_before:
         is_full = scheduler.is_table_full
@@ -193,9 +202,8 @@ def _no_turn(scheduler: SlurmScheduler, entry: Entry) -> Refusal:
 
 def _no_licences(scheduler: ClusterScheduler, entry: Entry) -> list[LicenceShortage]:
     """Return the licences that an entry lacks: jobs that need some make a cluster consumable."""
-    if not isinstance(scheduler, ConsumableScheduler):
-        return []
-    return scheduler.licence_shortages(entry)
+    units = units_of(scheduler)
+    return [] if units is None else units.licence_shortages(entry)
 
 
 def _no_units(scheduler: ConsumableScheduler, entry: Entry) -> Refusal | None:

@@ -15,7 +15,8 @@ from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.licences import NO_LICENCES, Licences
 from shared.scheduling.power import PowerBudget
 from shared.scheduling.sharing import Neighbours
-from shared.scheduling.slurm import SlurmScheduler
+from shared.scheduling.slurm_nodes import SlurmNodesScheduler
+from shared.scheduling.slurm_units import SlurmUnitsScheduler
 from shared.scheduling.wait_queue import Entry, WaitQueue
 from shared.scheduling.windows import Windows
 
@@ -101,19 +102,20 @@ def _scheduler(
     apart: bool,
 ) -> ClusterScheduler:
     """Return the scheduler of a cluster: counting nodes is enough, and faster, where no job that
-    runs or waits has parts of them or licences, and none are kept for others or off; there Slurm's
-    backfill may look, or predictions let jobs pass, where that is chosen, also with nodes that are
-    off."""
+    runs or waits has parts of them or licences, and none are kept for others or off; there
+    predictions let jobs pass, where that is chosen, also with nodes that are off. Slurm's backfill
+    looks at both where that is chosen."""
+    looks_there = looks.are_made_under(budgets)
     if not (queue.in_parts or held.is_in_parts or windows.any):
-        if looks.are_made_under(budgets):
+        if looks_there:
             last = looks.last(name)
-            return SlurmScheduler(held.load, queue, looks.parameters, number, budgets, last)
+            return SlurmNodesScheduler(held.load, queue, looks.parameters, number, budgets, last)
         if passing.is_done_under(budgets):
             return passing.scheduler(name, held.load, queue, number, budgets)
         if not held.power.not_on:
             return EasyScheduler(held.load, queue, number, budgets)
     capacity, holds = held.available(number, apart=apart)
-    return ConsumableScheduler(
+    units = ConsumableScheduler(
         capacity,
         holds,
         queue,
@@ -128,3 +130,6 @@ def _scheduler(
         asleep=held.power.sets,
         boot_s=held.power.boot_s,
     )
+    if looks_there:
+        return SlurmUnitsScheduler(units, looks.parameters, looks.last(name))
+    return units

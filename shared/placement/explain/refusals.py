@@ -41,8 +41,7 @@ from shared.placement.explain.constraints import NODES, UNITS, WATTS, Constraint
 from shared.placement.explain.licence_words import licences_missing
 from shared.placement.explain.power_words import POWER_CAP, shortage_words
 from shared.placement.state.actions import CapShortage
-from shared.scheduling.backfill import ClusterScheduler, Start
-from shared.scheduling.consumable import ConsumableScheduler
+from shared.scheduling.backfill import ClusterScheduler, Start, units_of
 from shared.scheduling.power import Shortage
 from shared.scheduling.problem import CORES, Shape, takes_nodes
 from shared.scheduling.wait_queue import Entry
@@ -207,7 +206,7 @@ def _too_few(
     match refusal:
         case TooFew(count, total):
             has = f"the cluster has {total}"
-            if isinstance(on, ConsumableScheduler):
+            if units_of(on) is not None:
                 has = f"{total} fit on the cluster when it is empty"
             return Constraint(CONSTRAINT_KIND_MISFIT, f"{needed}, {has}", count, total, unit)
         case Busy(count, free, until_s):
@@ -239,9 +238,10 @@ def _of_watts(words: str, shortages: Sequence[Shortage]) -> Constraint:
 def _units_of(on: ClusterScheduler, entry: Entry) -> tuple[str, str]:
     """Return what an entry asks for, in words: so many nodes, or units of so much; and which of
     both."""
-    if not isinstance(on, ConsumableScheduler):
+    units = units_of(on)
+    if units is None:
         return f"{entry.nodes} nodes", NODES
-    table, shape = on.table, on.kinds[entry.kind].shape
+    table, shape = units.table, units.kinds[entry.kind].shape
     if shape.parts:
         return f"{entry.nodes} nodes in {len(shape.parts)} parts at once", NODES
     are_nodes = takes_nodes(table, shape)

@@ -14,8 +14,7 @@ from shared.placement.state.caps import Covered
 from shared.placement.state.job_allocation import JobAllocation
 from shared.placement.state.job_record import JobRecord
 from shared.placement.state.model_store import ModelStore
-from shared.scheduling.backfill import Dispatch
-from shared.scheduling.consumable import ConsumableScheduler
+from shared.scheduling.backfill import Dispatch, units_of
 from shared.scheduling.eligibility import node_set
 from shared.scheduling.power import Budgets, Cap, Scope, Shortage
 from shared.scheduling.power_sharing import ADMITTED_TIMES
@@ -57,9 +56,9 @@ class Lowering:
         self._givers, self._caps = givers, CapBudgets(models)
         self._promised = plan.all_reservations()
         self._windows = {
-            name: each.windows
+            name: units.windows
             for name, each in plan.schedulers.items()
-            if isinstance(each, ConsumableScheduler)
+            if (units := units_of(each)) is not None
         }
         self._allowed: dict[tuple[Covered, int, int | None], list[ClockStep]] = {}
         self._least_mw = self._least(reserved.committed(self._now_s))

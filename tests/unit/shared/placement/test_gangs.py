@@ -359,11 +359,18 @@ def test_a_restored_placement_decides_gangs_as_one_that_ran_on() -> None:
     assert "b" in starts(made.round_of(3, region.finished("a", end_us(2))))
 
 
-def test_a_cluster_on_which_a_gang_waits_is_under_easy() -> None:
-    made = placement(discipline=QueueDiscipline.SLURM)
+def test_slurms_discipline_reserves_for_a_gang_and_starts_its_parts_at_once() -> None:
+    made = placement(discipline=QueueDiscipline.SLURM, bf_interval_s=1.0)
     round_of(made, 1, job("a", nodes=8))
-    round_of(made, 2, gang("b", Part(units=1, features="gpu"), Part(units=2)))
-    assert made.queries.policy().under_easy == {"p1": "a gang has or wants nodes of it"}
+    waiting = gang("b", Part(units=1, features="gpu"), Part(units=2)), job("c", nodes=1)
+    assert not starts(round_of(made, 2, *waiting))
+    assert made.queries.policy().under_easy == {}
+    promised = [region.answered(made, name).reservation.start_at_us for name in "bc"]
+    assert promised[0] == promised[1] > end_us(2)
+    decided = starts(round_of(made, 3, region.finished("a", end_us(2))))
+    assert decided.keys() == {"b", "c"}
+    taken = [node for part in parts_of(decided["b"]) for node in part]
+    assert len({*taken, *decided["c"].node_indices}) == 4
 
 
 def handed_over(start: PlacementDecided, *nodes: int) -> list[Event]:

@@ -345,19 +345,20 @@ def test_of_places_that_are_gone_the_newest_rows_are_kept() -> None:
     assert {row.place for row in rows.values()} == {"c1", "c2", "c3", "c4"}
 
 
-def test_a_cluster_with_licensed_jobs_is_under_easy_whatever_is_chosen() -> None:
-    made = region.placement(nodes=4, discipline=QueueDiscipline.SLURM)
-    round_of(made, 1, licences("matlab", 1), job("a"))
-    assert made.queries.policy().under_easy == {"p1": "a job has or wants licences"}
-    round_of(made, 2, region.finished("a", later_us(2)), job("b", licences={"ansys": 1}))
+def test_under_slurms_discipline_a_job_that_lacks_licences_is_passed_over() -> None:
+    made = region.placement(nodes=4, discipline=QueueDiscipline.SLURM, bf_interval_s=1.0)
+    assert starts(round_of(made, 1, licences("matlab", 1), job("a"))) == {"a"}
     assert made.queries.policy().under_easy == {}
+    assert starts(round_of(made, 2, job("b"), job("c", licences={}, nodes=2))) == {"c"}
+    [constraint] = region.on(region.answered(made, "b"), "p1").constraints
+    assert (constraint.unit, constraint.available) == ("licences", 0)
+    assert not region.answered(made, "b").HasField("reservation")
+    assert starts(round_of(made, 3, region.finished("a", later_us(3)))) == {"b"}
 
 
-def test_a_cluster_on_which_a_licensed_job_waits_is_under_easy() -> None:
-    made = region.placement(nodes=4, discipline=QueueDiscipline.SLURM)
-    round_of(made, 1, licences("matlab", 1), job("a", licences={}, nodes=4))
-    round_of(made, 2, job("b", nodes=4))
-    assert made.queries.policy().under_easy == {"p1": "a job has or wants licences"}
+def test_under_slurms_discipline_two_clusters_start_no_two_jobs_with_one_licence() -> None:
+    made = region.placement(nodes=4, discipline=QueueDiscipline.SLURM, bf_interval_s=1.0)
+    assert len(starts(round_of(made, 1, licences("matlab", 1), job("a"), on_p2("b")))) == 1
 
 
 def test_a_restart_decides_what_the_process_before_would_have() -> None:

@@ -390,8 +390,11 @@ def test_a_job_whose_reservation_is_on_a_cluster_that_it_does_not_name_is_held()
     assert region.verdict(held) == "held"
 
 
-def test_a_cluster_with_reservations_is_under_easy_whatever_is_chosen() -> None:
-    made = region.placement(nodes=4, discipline=QueueDiscipline.SLURM)
-    window = reserved("fans", 0.0, HOUR_S, T0_US + 1, nodes=["p1-0000"])
-    round_of(made, 1, window, job("a", nodes=3), job("b", nodes=1))
-    assert made.queries.policy().under_easy == {"p1": "nodes of it are reserved or maintained"}
+def test_slurms_discipline_plans_between_reservations_of_nodes() -> None:
+    made = region.placement(nodes=4, discipline=QueueDiscipline.SLURM, bf_interval_s=1.0)
+    window = reserved("fans", 0.0, 3 * HOUR_S, T0_US + 1, nodes=["p1-0000"])
+    decided = round_of(made, 1, window, job("a", nodes=3), job("b", nodes=4))
+    assert nodes_of(decided) == {"a": [1, 2, 3]}
+    assert made.queries.policy().under_easy == {}
+    promised = region.answered(made, "b").reservation
+    assert promised.start_at_us == T0_US + int(3 * HOUR_S * 1e6)

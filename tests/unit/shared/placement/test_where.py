@@ -19,6 +19,7 @@ from coplace.v1.placement_pb2 import (
 
 from shared.catalogue.event import Event
 from shared.domain.queue_discipline import QueueDiscipline
+from shared.domain.runtimes import Runtimes
 from shared.placement.processor.placement import Placement
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import T0_US, end_us, round_of
@@ -265,14 +266,24 @@ def test_a_declaration_with_a_partition_of_unknown_nodes_is_refused() -> None:
         region.feed(made, [declared(unknown, time_us=T0_US + 1)])
 
 
-def test_slurms_discipline_looks_again_once_no_job_waits_that_says_where_it_may_run() -> None:
-    made = region.placement(nodes=8, discipline=QueueDiscipline.SLURM)
+def test_predictions_pass_again_once_no_job_waits_that_says_where_it_may_run() -> None:
+    made = region.placement(nodes=8, runtimes=Runtimes.PREDICTED)
     region.feed(made, [declared(time_us=T0_US + 1)])
     waiting = job("b", nodes=5, partitions=["batch"])
     round_of(made, 1, job("a", nodes=5, partitions=["batch"]), waiting)
     assert "may run on some alone" in made.queries.policy().under_easy["p1"]
     round_of(made, 2, region.cancelled("b", end_us(1) + 1))
     assert "p1" not in made.queries.policy().under_easy
+
+
+def test_slurms_discipline_reserves_where_a_job_may_run() -> None:
+    """The second waits for the nodes of its partition; the third has others."""
+    made = region.placement(nodes=8, discipline=QueueDiscipline.SLURM, bf_interval_s=1.0)
+    region.feed(made, [declared(time_us=T0_US + 1)])
+    jobs = [job(name, nodes=5, partitions=["batch"]) for name in "ab"]
+    assert nodes_of(round_of(made, 1, *jobs, job("c", nodes=1))).keys() == {"a", "c"}
+    assert made.queries.policy().under_easy == {}
+    assert region.answered(made, "b").HasField("reservation")
 
 
 def test_a_job_of_which_one_node_was_refused_and_the_other_is_drained_waits_for_that() -> None:

@@ -14,7 +14,8 @@ from shared.scheduling.load import Load, NodeSet, Reservation
 from shared.scheduling.looks import NO_LOOK, Look, ReservedStart
 from shared.scheduling.pool import Discipline, Pool
 from shared.scheduling.power import Cap, PowerBudget, Scope
-from shared.scheduling.slurm import SlurmBackfill, SlurmScheduler
+from shared.scheduling.slurm import SlurmBackfill
+from shared.scheduling.slurm_nodes import SlurmNodesScheduler
 from shared.scheduling.timeline import play
 from shared.scheduling.wait_queue import Entry, WaitQueue
 from tests.unit.shared.scheduling.plain_one_pool import PlainJob
@@ -133,7 +134,7 @@ class Passes:
         self.queue, self.arrived = WaitQueue(), 0
         self.look = NO_LOOK
 
-    def all(self) -> Iterator[tuple[float, SlurmScheduler]]:
+    def all(self) -> Iterator[tuple[float, SlurmNodesScheduler]]:
         """Each pass, when it has been made, and its time."""
         now_s = self.jobs[0].submit_s
         while len(self.begun) < len(self.jobs):
@@ -143,7 +144,7 @@ class Passes:
             comes_s = [job.submit_s for job in self.jobs]
             now_s = min(at_s for at_s in (*ends_s, *comes_s, scheduler.wake_s) if at_s > now_s)
 
-    def make(self, now_s: float) -> SlurmScheduler:
+    def make(self, now_s: float) -> SlurmNodesScheduler:
         """Make a pass, with what runs and waits now."""
         while self.arrived < len(self.jobs) and self.jobs[self.arrived].submit_s <= now_s:
             job = self.jobs[self.arrived]
@@ -152,7 +153,7 @@ class Passes:
             self.queue.add(entry)
             self.arrived += 1
         load, budgets = self.load(now_s), self.pool.budgets(0)
-        scheduler = SlurmScheduler(load, self.queue, self.rules, 0, budgets, self.look)
+        scheduler = SlurmNodesScheduler(load, self.queue, self.rules, 0, budgets, self.look)
         for _, entry, _, _ in scheduler.pass_alone(now_s):
             self.begun[entry.arrival] = now_s
         scheduler.finish()
@@ -234,7 +235,7 @@ def test_a_job_that_leaves_the_queue_neither_starts_nor_keeps_its_watts() -> Non
     for number, job in enumerate(jobs):
         queue.add(Entry(number, number, job.units, job.limit_s, draw_mw=100_000 * job.units))
     [budget] = passes.pool.budgets(0)
-    scheduler = SlurmScheduler(load, queue, OFTEN, 0, [budget])
+    scheduler = SlurmNodesScheduler(load, queue, OFTEN, 0, [budget])
     scheduler.begin(0.0)
     scheduler.drop(0)
     assert scheduler.next_order == 1
@@ -245,7 +246,7 @@ def test_a_job_that_leaves_the_queue_neither_starts_nor_keeps_its_watts() -> Non
 
 def test_what_never_fits_or_waits_for_nodes_that_never_come_back_is_known() -> None:
     held = [NodeSet(5, inf, 90), NodeSet(1, 50.0, 91)]
-    scheduler = SlurmScheduler(Load(NODES, 2, held), WaitQueue(), OFTEN)
+    scheduler = SlurmNodesScheduler(Load(NODES, 2, held), WaitQueue(), OFTEN)
     asked = {nodes: scheduler.expects_nodes(Entry(1, 1, nodes, 10.0)) for nodes in (2, 3, 4, 9)}
     assert asked == {2: True, 3: True, 4: False, 9: True}
     assert scheduler.is_any_allocated_for_ever
@@ -255,7 +256,7 @@ def test_an_overdue_job_keeps_its_watts_until_it_ends_and_is_looked_at_again() -
     held = [NodeSet(5, 10.0, 90, 500_000)]
     pool, queue = Pool(3 * NODES, NODES * 100.0), WaitQueue()
     queue.add(Entry(1, 1, 4, 10.0, draw_mw=400_000))
-    scheduler = SlurmScheduler(
+    scheduler = SlurmNodesScheduler(
         Load(pool.units, pool.units - 5, held), queue, SlurmBackfill(), 0, pool.budgets(0)
     )
     assert scheduler.pass_alone(20.0) == []
@@ -268,7 +269,7 @@ def test_an_overdue_job_keeps_its_watts_until_it_ends_and_is_looked_at_again() -
 def test_a_cap_of_several_clusters_is_refused() -> None:
     region = PowerBudget(Cap(Scope.REGION, "", ((0.0, 5),)), is_shared=True)
     with pytest.raises(ValueError, match="take easy"):
-        SlurmScheduler(Load(NODES, NODES), WaitQueue(), OFTEN, budgets=[region])
+        SlurmNodesScheduler(Load(NODES, NODES), WaitQueue(), OFTEN, budgets=[region])
 
 
 def test_between_looks_what_the_last_one_reserved_is_kept_and_the_next_one_is_due() -> None:
@@ -279,7 +280,7 @@ def test_between_looks_what_the_last_one_reserved_is_kept_and_the_next_one_is_du
     look = Look(at_s=10.0, is_changed=True, reserved=(planned,))
     load = Load(NODES, 2, [NodeSet(6, 100.0, 0, 600_000)])
     [budget] = Pool(NODES, NODES * 100.0).budgets(0)
-    scheduler = SlurmScheduler(load, queue, SlurmBackfill(), 0, [budget], look)
+    scheduler = SlurmNodesScheduler(load, queue, SlurmBackfill(), 0, [budget], look)
     assert scheduler.pass_alone(20.0) == []
     assert budget.least_headroom_mw(100.0, 150.0) == 200_000
     assert scheduler.wake_s == 40.0

@@ -21,11 +21,12 @@ from shared.scheduling.dispatch import Served
 from shared.scheduling.engine import Engine
 from shared.scheduling.forecast import StartsAhead
 from shared.scheduling.load import Load
-from shared.scheduling.slurm import SlurmBackfill, SlurmScheduler
+from shared.scheduling.slurm import SlurmBackfill
+from shared.scheduling.slurm_nodes import SlurmNodesScheduler
 from shared.scheduling.wait_queue import Entry, WaitQueue
 from shared.streams.stages.stage import Round
 from tests.unit.shared.placement import region
-from tests.unit.shared.placement.region import APPS, T0_US, answered, round_of, starts
+from tests.unit.shared.placement.region import APPS, CORES, T0_US, answered, round_of, starts
 
 NODES: Final = 4
 _SECOND_US: Final = 1_000_000
@@ -140,7 +141,7 @@ def simulated(
     """The same by the schedulers of the simulator, of the entries that placement made."""
     names = sorted({name for by in entries.values() for name in by})
     schedulers = [
-        SlurmScheduler(Load(NODES, NODES), WaitQueue(), rules, n) for n in range(len(names))
+        SlurmNodesScheduler(Load(NODES, NODES), WaitQueue(), rules, n) for n in range(len(names))
     ]
     numbers = {arrival: n for n, arrival in enumerate(sorted(entries))}
     arrivals = (
@@ -288,18 +289,46 @@ def test_what_looks_left_goes_with_the_discipline() -> None:
     assert [*placement.layers.decide.looks.due_s()]
 
 
-def test_beside_parts_of_nodes_or_under_a_shared_cap_a_cluster_is_under_easy() -> None:
+def test_under_a_shared_cap_a_cluster_is_under_easy() -> None:
     capped = crowded(**slurm())
     cap = region.capped(POWER_SCOPE_REGION, "", (0, 1e6), time_us=T0_US + 31_000_000)
     assert starts(round_of(capped, 1, cap, small())) == ["d"]
     told = capped.queries.policy().under_easy
     assert told["p1"] == "a cap of power is over it and other clusters"
-    shared = crowded(**slurm())
-    part = region.submitted("e", T0_US + 32_000_000, cores_per_unit=1, shareable=True)
-    assert "d" in starts(round_of(shared, 1, small(), part))
-    told = shared.queries.policy().under_easy
     assert crowded(**slurm()).queries.policy().under_easy == {}
-    assert told == {"p1": "a job has or wants parts of its nodes, or may run on some alone"}
+
+
+def part(name: str, cores: int, walltime_s: float = LONG_S) -> Event:
+    """A job that leaves the other cores of its node to others."""
+    return region.submitted(
+        name, T0_US + 31_000_000, cores_per_unit=cores, shareable=True, walltime_s=walltime_s
+    )
+
+
+def test_parts_of_nodes_are_planned_and_what_they_would_delay_is_named() -> None:
+    """A node is free until all four are reserved for c."""
+    easy, placement = crowded(), crowded(**slurm(bf_interval_s=1.0))
+    half = CORES["p1"] // 2
+    assert starts(round_of(easy, 1, part("d", half))) == ["d"]
+    assert starts(round_of(placement, 1, part("d", half), part("e", half, 60.0))) == ["e"]
+    [constraint] = region.on(answered(placement, "d"), "p1").constraints
+    assert (constraint.kind, constraint.by) == (CONSTRAINT_KIND_RESERVATION, "c")
+    assert "leave less than the reservation of c at" in why(placement, "d")
+    assert placement.queries.policy().under_easy == {}
+    promised = [answered(placement, name).reservation.start_at_us for name in "bcd"]
+    assert promised == sorted(promised)
+
+
+def test_a_restart_decides_and_explains_parts_of_nodes_the_same() -> None:
+    twins = region.Twins(lambda: crowded(**slurm(bf_interval_s=300.0)))
+    twins.kill()
+    twins.round_of(1, part("d", 1), part("e", 1, 120.0), part("f", 2, 60.0))
+    for number in range(2, 40):
+        twins.kill()
+        twins.round_of(number)
+        for name in "def":
+            if _waits(twins.lived, name) and _waits(twins.killed, name):
+                assert why(twins.lived, name) == why(twins.killed, name)
 
 
 def test_watts_are_reserved_for_all_that_wait_under_the_cap_of_a_cluster() -> None:
