@@ -31,6 +31,8 @@ MOST_PSTATES: Final = LENGTHS["pstates_ghz"].most
 EMULATED_SITE: Final = "demo"
 # What a job may choose from is kept with each job that waits.
 MOST_CLUSTERS: Final = 128
+# Of one kind in a node that draw power: what a node has more of is no device, but memory of some.
+_MOST_DEVICES: Final = 10_000
 # Characters of the host lists of all partitions of a cluster: its declaration is one message.
 _MOST_PARTITIONS_TEXT: Final = 262_144
 
@@ -226,7 +228,9 @@ class Cluster:
             kind, _, of_type = name.partition(":")
             if of_type and name in highest_w and kind in counts:
                 counts[kind] = max(0, counts[kind] - count)
-        return fsum(count * highest_w.get(name, 0.0) for name, count in counts.items())
+        return fsum(
+            min(count, _MOST_DEVICES) * highest_w.get(name, 0.0) for name, count in counts.items()
+        )
 
     def accelerators_of_node_w(
         self, resources_per_unit: Resources, cores_per_unit: int, *, shareable: bool

@@ -6,7 +6,13 @@ from itertools import groupby
 from math import floor
 from typing import Any, Final
 
-from coplace.v1.control_pb2 import ClusterDeclared, NodeClass, NodesDrained, NodesResumed
+from coplace.v1.control_pb2 import (
+    ClusterDeclared,
+    NodeClass,
+    NodesDrained,
+    NodesResumed,
+    Partition,
+)
 from coplace.v1.ingest_service_pb2 import Envelope
 
 from coplace_client.bounds import CORES_PER_NODE
@@ -16,8 +22,10 @@ from coplace_client.facts import fact
 from shared.domain.folding import fold
 from shared.domain.hostlist import expand
 from shared.kubernetes.names import HOSTNAME
+from shared.kubernetes.node_terms import NodeTerm, labels_of
 from shared.kubernetes.objects import mapping_of, texts_of
 from shared.kubernetes.texts import shown
+from shared.kubernetes.tolerations import UNTAINTED, Tolerations, lasting_taints
 from shared.kubernetes.units import amounts, count_resources
 
 _GIB: Final = 1024**3
@@ -26,9 +34,6 @@ _READ: Final[Mapping[str, tuple[str, ...]]] = {
     "spec": ("taints", "unschedulable"),
     "status": ("allocatable", "conditions"),
 }
-_KEEPS_AWAY: Final = ("NoSchedule", "NoExecute")
-# Kubernetes sets these for what conditions and `spec.unschedulable` say anyway.
-_OF_STATE: Final = "node.kubernetes.io/"
 
 
 class MixedNodesError(UnusableError):
@@ -55,8 +60,9 @@ class NodeTraits:
     shares_unpredicted: bool = False
 
 
-def trimmed_node(node: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what is read of a node: most of it is images."""
+def trimmed_node(node: Mapping[str, Any], *, has_labels: bool = False) -> Mapping[str, Any]:
+    """Return what is read of a node: most of it is images. Labels by which pods select nodes are
+    read where it `has_labels`."""
     if not isinstance(node, Mapping):
         return node
     labels = texts_of(mapping_of(node.get("metadata")).get("labels"))
@@ -66,8 +72,10 @@ def trimmed_node(node: Mapping[str, Any]) -> Mapping[str, Any]:
         if isinstance(told, Mapping):
             told = {key: told[key] for key in names if key in told}
         found[name] = told
-    if HOSTNAME in labels and isinstance(found["metadata"], Mapping):
-        found["metadata"] = {**found["metadata"], "labels": {HOSTNAME: labels[HOSTNAME]}}
+    if not has_labels:
+        labels = {HOSTNAME: labels[HOSTNAME]} if HOSTNAME in labels else {}
+    if labels and isinstance(found["metadata"], Mapping):
+        found["metadata"] = {**found["metadata"], "labels": labels}
     return found
 
 
@@ -103,15 +111,11 @@ def _require_texts(field: str, told: object, names: Sequence[str]) -> None:
             raise RejectedError(field, f"must have {' and '.join(names)} each")
 
 
-def is_worker(node: Mapping[str, Any]) -> bool:
-    """Return whether Jobs may go there, now or once it is well: no lasting taint keeps them
-    away."""
-    lasting = (
-        taint
-        for taint in node["spec"].get("taints") or ()
-        if not taint["key"].startswith(_OF_STATE)
-    )
-    return not any(taint["effect"] in _KEEPS_AWAY for taint in lasting)
+def is_worker(node: Mapping[str, Any], tolerated: Iterable[Tolerations] = ()) -> bool:
+    """Return whether Jobs may go there, now or once it is well: no lasting taint keeps all of them
+    away, of whom some have these tolerations."""
+    taints = lasting_taints(node)
+    return not taints or any(each.allow(taints) for each in tolerated)
 
 
 def in_order(nodes: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -121,8 +125,14 @@ def in_order(nodes: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     )
 
 
-def cluster_declared(nodes: Sequence[Mapping[str, Any]], traits: NodeTraits) -> ClusterDeclared:
-    """Return the cluster of these nodes, in their order.
+def cluster_declared(
+    nodes: Sequence[Mapping[str, Any]],
+    traits: NodeTraits,
+    terms: Iterable[NodeTerm] = (),
+    tolerated: Iterable[Tolerations] = (),
+) -> ClusterDeclared:
+    """Return the cluster of these nodes, in their order, with these terms as features and the nodes
+    of each of the tolerations as partitions.
 
     Raises MixedNodesError where they differ in their cores, and RejectedError for amounts that
     cannot be understood.
@@ -148,16 +158,42 @@ def cluster_declared(nodes: Sequence[Mapping[str, Any]], traits: NodeTraits) -> 
         shares_unpredicted=traits.shares_unpredicted,
         node_names=fold(str(node["metadata"]["name"]) for node in nodes),
     )
-    for (_, memory_gib, resources), alike in groupby(found):
+    features = _features(nodes, list(terms))
+    for ((_, memory_gib, resources), names), alike in groupby(zip(found, features, strict=True)):
         declared.node_classes.append(
             NodeClass(
                 nodes=len(list(alike)),
                 memory_gib=memory_gib,
                 resources=dict(resources),
                 tdp_w={name: traits.tdp_w[name] for name, _ in resources if name in traits.tdp_w},
+                features=names,
             )
         )
+    declared.partitions.extend(_partitions(nodes, list(tolerated)))
     return declared
+
+
+def _features(
+    nodes: Sequence[Mapping[str, Any]], terms: Sequence[NodeTerm]
+) -> list[tuple[str, ...]]:
+    """The terms that each of the nodes meets."""
+    labels = (labels_of(node) if terms else {} for node in nodes)
+    return [tuple(sorted(str(term) for term in terms if term.holds(each))) for each in labels]
+
+
+def _partitions(
+    nodes: Sequence[Mapping[str, Any]], tolerated: Sequence[Tolerations]
+) -> Iterable[Partition]:
+    """One of each of the tolerations, and that of nodes without taints; none where nobody tolerates
+    any."""
+    if not tolerated:
+        return
+    taints = {str(node["metadata"]["name"]): lasting_taints(node) for node in nodes}
+    for each in (Tolerations(), *sorted(tolerated, key=lambda one: one.partition)):
+        found = fold(name for name, of in taints.items() if each.allow(of))
+        name = each.partition or UNTAINTED
+        # Without names a partition is all nodes.
+        yield Partition(name=name, nodes=found, default=not each.each, down=not found)
 
 
 def _allocatable(node: Mapping[str, Any]) -> tuple[int, float, tuple[tuple[str, int], ...]]:

@@ -3,13 +3,14 @@
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol
 from weakref import WeakValueDictionary
 
 import structlog
 from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.jobs_pb2 import JobSubmitted
 from coplace.v1.placement_pb2 import PlacementDecided
 
 from coplace_client.errors import RejectedError, UnusableError
@@ -86,12 +87,6 @@ class JobApi(Protocol):
     async def tell(self, namespace: str, event: Body) -> None: ...
 
 
-class OddCounter(Protocol):
-    """Who counts objects without an identity."""
-
-    def __call__(self, cluster: str) -> object: ...
-
-
 class UnknownClusterError(UnusableError):
     """A Job runs on a cluster that this process does not serve."""
 
@@ -111,9 +106,11 @@ class JobReconciler:
         terms: JobTerms,
         now_us: Callable[[], int],
         odd: Callable[[str], object] = str,
+        offer: Callable[[JobSubmitted], Awaitable[None]] | None = None,
     ) -> None:
+        """`offer` has clusters declare what a job asks of nodes, before it is submitted."""
         self._apis, self._facts, self._terms, self._now_us = apis, facts, terms, now_us
-        self._odd = odd
+        self._odd, self._offer = odd, offer
         self.mirror = JobMirror(lambda job: id_of(job, terms))
         self._own = tuple(f"{terms.site}/{cluster}/" for cluster in apis)
         self._locks: WeakValueDictionary[JobUid, asyncio.Lock] = WeakValueDictionary()
@@ -190,6 +187,10 @@ class JobReconciler:
             if record is not None or not job.is_copy:
                 is_refused = job.id in self._refused
                 yield job.cluster, queue_state(record, is_refused=is_refused, is_aside=is_aside)
+
+    def asked(self) -> Iterator[JobSubmitted]:
+        """Yield what Jobs asked for that have not ended."""
+        return (each.submitted for each in self.mirror.records() if not each.outcome)
 
     def touch(self, uid: JobUid) -> None:
         """Note that something may have to be done about a Job."""
@@ -401,6 +402,8 @@ class JobReconciler:
         return True
 
     async def _tell(self, event: Envelope) -> None:
+        if self._offer is not None and event.HasField("job_submitted"):
+            await self._offer(event.job_submitted)
         await self._facts.tell(event)
         fact = getattr(event, event.WhichOneof("payload") or "")
         uid = self.mirror.of_id(fact.job_id)

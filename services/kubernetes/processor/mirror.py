@@ -48,6 +48,10 @@ class JobMirror:
         """Return the record of a Job, as it was seen last."""
         return self._records.get(uid)
 
+    def records(self) -> list[KubernetesRecord]:
+        """Return the records of all clusters as they were seen last."""
+        return list(self._records.values())
+
     def of_id(self, job_id: str) -> JobUid | None:
         """Return the Job that Coplace knows by an id."""
         return self._of_ids.get(job_id)

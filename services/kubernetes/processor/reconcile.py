@@ -14,10 +14,11 @@ from coplace_client.facts import decline_event
 from services.kubernetes.model import bodies, records
 from services.kubernetes.model.facts import (
     JobTerms,
+    assumptions,
     cancelled_end,
     finish,
     requeue,
-    require_placeable,
+    require_job_controller,
     require_unchanged,
     run_by_hand,
     start,
@@ -121,7 +122,7 @@ def _take(job: KubernetesJob, terms: JobTerms) -> Sequence[JobEffect]:
     if job.is_deleted or job.run_end:
         return [PatchJob(job, bodies.releasing(job), "let go")] if job.is_taken else ()
     try:
-        require_placeable(job)
+        require_job_controller(job)
         asked = submission_of(job, terms)
     except RejectedError as error:
         return _refuse(job, str(error))
@@ -147,7 +148,7 @@ def _waiting(
         since_us = _since_us(job, record) if job.run_end and not job.is_deleted else 0
         return [told, *_close(record, terms, end, now_us, since_us)]
     if (began := _began_by_hand(job, record, now_us)) or not (job.is_taken and job.is_suspended):
-        return [_taking(job, record), *began]
+        return [_taking(job, record), *began, *_assumed(job, terms)]
     if job.started_at_us:
         return ()  # pods of before are still being ended
     if record.by_hand is not None:
@@ -178,6 +179,12 @@ def _taking(job: KubernetesJob, record: KubernetesRecord) -> JobEffect:
     asked = record.submitted
     informs = {JOB_ID: record.job_id, WALLTIME_S: f"{asked.walltime_s:g}", PROBLEM: None}
     return PatchJob(job, bodies.taking(job), words, record, informs)
+
+
+def _assumed(job: KubernetesJob, terms: JobTerms) -> Sequence[JobEffect]:
+    """Have the user of a Job that is taken into the queue read what counts for it."""
+    words = () if job.is_taken else assumptions(job, terms)
+    return [NotifyUser(job, "Planned", "; ".join(words))] if words else ()
 
 
 def _began_by_hand(

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.jobs_pb2 import JobSubmitted
 from coplace.v1.placement_pb2 import VERDICT_START, VERDICT_WITHDRAWN, PlacementDecided
 
 from coplace_client.ingest import FactRefusedError
@@ -48,12 +49,18 @@ class Region:
         self.alpha, self.beta = MemoryApiServer("alpha"), MemoryApiServer("beta")
         self.facts = Told()
         self.key = JobKey("alpha", "physics", "lu")
+        # The features that clusters were asked to declare, each with what had been submitted then.
+        self.offered: list[tuple[str, int]] = []
         self.manager = self.another()
 
     def another(self) -> JobReconciler:
         """A process that has seen nothing yet."""
         apis = {"alpha": self.alpha, "beta": self.beta}
-        return JobReconciler(apis, self.facts, TERMS, lambda: NOW_US)
+        return JobReconciler(apis, self.facts, TERMS, lambda: NOW_US, offer=self.offer)
+
+    async def offer(self, asked: JobSubmitted) -> None:
+        assert asked in [*self.manager.asked()]
+        self.offered.append((asked.features, len(self.facts.kinds)))
 
     async def settle(self) -> None:
         for _ in range(6):
@@ -155,16 +162,36 @@ async def test_a_cluster_that_takes_no_copy_has_its_grant_declined(region: Regio
 
 async def test_a_job_that_cannot_be_understood_says_why_and_stops_nothing(region: Region) -> None:
     wrong = suspended_job("wrong")
-    wrong["spec"]["template"]["spec"]["containers"][0]["resources"] = {}
+    wrong["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": ["cpu"]}
     key = region.alpha.submit(wrong)
     await region.settle()
-    assert "requests.cpu: must be set" in region.annotations(key)[PROBLEM]
+    assert "resources.requests: must be" in region.annotations(key)[PROBLEM]
     assert [event["reason"] for event in region.alpha.told] == ["NotUnderstood"]
     assert region.facts.kinds == ["job_submitted"]
     repaired = {"annotations": {"coplace.io/walltime-s": "60"}}
     region.alpha.edit(key, {"metadata": repaired})
     await region.settle()
     assert len(region.alpha.told) == 1
+
+
+async def test_clusters_declare_what_a_job_selects_before_it_is_submitted(region: Region) -> None:
+    chosen = suspended_job("chosen")
+    chosen["spec"]["template"]["spec"]["nodeSelector"] = {"zone": "a"}
+    region.alpha.submit(chosen)
+    await region.settle()
+    assert region.offered == [("", 0), ("zone=a", 1)]
+    assert region.facts.kinds == ["job_submitted", "job_submitted"]
+
+
+async def test_a_user_reads_once_what_counts_for_a_job_that_does_not_say(region: Region) -> None:
+    silent = suspended_job("silent")
+    silent["spec"]["template"]["spec"]["containers"][0]["resources"] = {}
+    region.alpha.submit(silent)
+    await region.settle()
+    await region.settle()
+    [event] = region.alpha.told
+    assert (event["reason"], event["type"]) == ("Planned", "Normal")
+    assert "it requests no CPU: 1 counts for each pod" in event["message"]
 
 
 async def test_a_job_that_somebody_lets_run_without_a_grant_is_suspended_again(
