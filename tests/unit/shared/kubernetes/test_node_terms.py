@@ -78,7 +78,8 @@ tolerations = st.lists(
 
 def meets(of: Mapping[str, str], told: Mapping[str, Any]) -> bool:
     """As the documents have it: a label that is missing is in no set, and no number."""
-    found, wanted = of.get(told["key"]), told.get("values", [])
+    found: str | None = of.get(told["key"])
+    wanted: list[str] = told.get("values", [])
     match told["operator"]:
         case "In":
             return found is not None and found in wanted
