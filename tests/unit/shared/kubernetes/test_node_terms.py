@@ -117,7 +117,7 @@ def tolerates(pod: Mapping[str, Any], of: Mapping[str, Any]) -> bool:
             return False
         if one.get("key") and one["key"] != taint["key"]:
             return False
-        return one["operator"] == "Exists" or one.get("value", "") == taint.get("value", "")
+        return one["operator"] == "Exists" or bool(one.get("value", "") == taint.get("value", ""))
 
     hard = [taint for taint in of["spec"]["taints"] if taint["effect"] != "PreferNoSchedule"]
     return all(any(covers(one, taint) for one in pod["tolerations"]) for taint in hard)
