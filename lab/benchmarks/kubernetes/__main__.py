@@ -1,6 +1,6 @@
 """Jobs over three real API servers, with the resource manager killed in the middle.
 
-    python -m lab.benchmarks.kubernetes --programs FOLDER --jobs 5000 [--controllers]
+    python -m lab.benchmarks.kubernetes --programs FOLDER --jobs 5000 [--controllers] [--choosing]
 
 Starts are counted from the audit logs of the API servers. API servers, Kafka, ingest, placement and
 the resource manager are real; with `--controllers` the Job controllers and schedulers too, and only
@@ -26,12 +26,13 @@ from cli.stages import create_topics
 from deploy.local.ports import free_ports
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
+from lab.benchmarks.kubernetes.choosers import DrawnNode, chooser, job_name
 from lab.benchmarks.kubernetes.cluster import RealCluster, call
 from lab.benchmarks.kubernetes.controller import SimulatedController
 from lab.benchmarks.kubernetes.kubelets import SimulatedKubelets
 from shared.process.settings import Settings
 from shared.streams.on_kafka.deployment import Deployment
-from tests.support.kubernetes_api import suspended_job
+from tests.support.kubernetes_api import merged, suspended_job
 
 CLUSTERS: Final = ("alpha", "beta", "gamma")
 KUEUE_JOBS_PER_S: Final = 30
@@ -78,16 +79,26 @@ def programs(clusters: Sequence[RealCluster], folder: Path) -> list[Program]:
     ]
 
 
-async def submit(cluster: RealCluster, numbers: Iterable[int]) -> None:
+async def differ(cluster: RealCluster, nodes: int) -> None:
+    """Give nodes labels and taints."""
+    async with cluster.client() as client:
+        for number in range(nodes):
+            name = f"{cluster.name}-{number:04}"
+            await call(client, "PATCH", f"/api/v1/nodes/{name}", DrawnNode.named(name).fields())
+
+
+async def submit(cluster: RealCluster, numbers: Iterable[int], *, choosing: bool) -> None:
     """Submit suspended Jobs, as users create them."""
     waiting = iter(list(numbers))
 
     async def some(client: Any) -> None:
         for number in waiting:
-            body = suspended_job(f"job-{number:05}")
+            body = suspended_job(job_name(number))
             container = body["spec"]["template"]["spec"]["containers"][0]
             container |= {"image": "none", "name": "main"}
             body["spec"]["template"]["spec"]["restartPolicy"] = "Never"
+            if choosing:
+                body = merged(body, chooser(number).patch)
             await call(client, "POST", "/apis/batch/v1/namespaces/physics/jobs", body)
 
     async with cluster.client() as client:
@@ -108,6 +119,21 @@ def started(clusters: Iterable[RealCluster]) -> Counter[str]:
             if is_start(request):
                 template = request["requestObject"]["spec"]["template"]
                 found[template["metadata"]["annotations"]["coplace.io/job-id"]] += 1
+    return found
+
+
+def misplaced(clusters: Iterable[RealCluster]) -> list[str]:
+    """Return which Jobs were started where they may not run, by what they chose."""
+    found = []
+    for request in (each for c in clusters for each in c.requests() if is_start(each)):
+        template = request["requestObject"]["spec"]["template"]
+        job_id = template["metadata"]["annotations"]["coplace.io/job-id"]
+        may_use = chooser(int(job_id.split("/")[3].rpartition("-")[2])).may_use
+        affinity = template["spec"]["affinity"]["nodeAffinity"]
+        terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+        nodes = [name for term in terms for name in term["matchFields"][0]["values"]]
+        if wrong := [name for name in nodes if not may_use(DrawnNode.named(name))]:
+            found.append(f"{job_id} on {', '.join(wrong)}")
     return found
 
 
@@ -141,6 +167,8 @@ async def play(arguments: argparse.Namespace, folder: Path, stack: ExitStack) ->
     for each in clusters:
         await each.wait()
     await asyncio.gather(*(each.prepare(arguments.nodes, 36) for each in clusters))
+    if arguments.choosing:
+        await asyncio.gather(*(differ(each, arguments.nodes) for each in clusters))
     *services, manager = programs(clusters, folder)
     await asyncio.to_thread(servers.start, services)
     simulated = SimulatedKubelets if arguments.controllers else SimulatedController
@@ -150,7 +178,8 @@ async def play(arguments: argparse.Namespace, folder: Path, stack: ExitStack) ->
         began_s = time.monotonic()
         shares = [range(number, arguments.jobs, len(clusters)) for number in range(len(clusters))]
         submitting = [
-            tasks.create_task(submit(*each)) for each in zip(clusters, shares, strict=True)
+            tasks.create_task(submit(*each, choosing=arguments.choosing))
+            for each in zip(clusters, shares, strict=True)
         ]
         await wait(arguments, servers, clusters)
         took_s = time.monotonic() - began_s
@@ -161,7 +190,11 @@ async def play(arguments: argparse.Namespace, folder: Path, stack: ExitStack) ->
         is_start(each) and each["verb"] == "create" for c in clusters for each in c.requests()
     )
     print(f"of these on another cluster than where they were submitted: {copies}")
-    return report(started(clusters), await outcomes(clusters), arguments.jobs, took_s)
+    wrong = misplaced(clusters) if arguments.choosing else []
+    for each in wrong:
+        print(f"started where it may not run: {each}")
+    failed = report(started(clusters), await outcomes(clusters), arguments.jobs, took_s)
+    return 1 if wrong else failed
 
 
 async def wait(
@@ -199,6 +232,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--programs", type=Path, required=True, help="of Kubernetes")
     parser.add_argument("--controllers", action="store_true", help="real ones")
+    parser.add_argument("--choosing", action="store_true", help="Jobs choose among unlike nodes")
     parser.add_argument("--jobs", type=int, default=5000)
     parser.add_argument("--nodes", type=int, default=64, help="of each cluster")
     parser.add_argument("--run-s", type=float, default=2.0, help="of each Job")
