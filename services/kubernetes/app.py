@@ -30,6 +30,7 @@ from shared.kubernetes.names import GRANT
 from shared.kubernetes.node_reporter import NodeReporter
 from shared.kubernetes.nodes import trimmed_node
 from shared.kubernetes.placement import PlacementClient
+from shared.kubernetes.pods import trimmed_pod
 from shared.kubernetes.reflector import ObjectWatcher, reflect
 from shared.process.clock import process_clock
 from shared.process.life import Process, run_process
@@ -98,7 +99,7 @@ async def _run(
         for api in apis.values():
             await watched(api, JOBS, queue, jobs)
         for api in apis.values():
-            await watched(api, PODS, GRANT, PodWatcher(jobs))
+            await watched(api, PODS, GRANT, PodWatcher(jobs), trim=trimmed_pod)
         process.readiness.ready()
         for _ in range(own.workers):
             tasks.create_task(jobs.work())

@@ -38,6 +38,9 @@ class KubernetesSettings(EnvironmentSettings):
         86_400.0, ge=0, description="Limit of Jobs that have none; 0: they are not taken"
     )
     default_cpu: Decimal = Field(Decimal(1), gt=0, description="CPUs of a pod that requests none")
+    ready_within_s: float = Field(
+        600.0, ge=0, description="A Job whose pods are not all ready by then waits again; 0: never"
+    )
     priority_classes: dict[str, Annotated[int, Field(ge=-100, le=100)]] = Field(
         default_factory=dict,
         description="JSON: the priority of each PriorityClass, from -100 to 100",
@@ -66,6 +69,7 @@ class KubernetesSettings(EnvironmentSettings):
             queue=self.queue,
             most_priority=self.most_priority,
             default_cpu=Fraction(self.default_cpu),
+            ready_within_s=self.ready_within_s,
             priority_classes=self.priority_classes,
         )
 

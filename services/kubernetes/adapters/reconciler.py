@@ -38,6 +38,7 @@ from services.kubernetes.processor.effects import (
     DeleteJob,
     DeleteRecord,
     JobEffect,
+    LookLater,
     NotifyUser,
     PatchJob,
     PatchRecord,
@@ -145,9 +146,10 @@ class JobReconciler:
             self._odd(cluster)
             return None
 
-    def see_pod(self, cluster: str, pod: Mapping[str, Any]) -> None:
-        """Note a pod, as it is or as it was at last."""
-        uid = self.mirror.disrupt(cluster, pod)
+    def see_pod(self, cluster: str, pod: Mapping[str, Any], *, is_removed: bool = False) -> None:
+        """Note a pod, as it is, or as it was when it was deleted."""
+        removed_us = self._now_us() if is_removed else 0
+        uid = self.mirror.see_pod(cluster, pod, removed_us)
         if uid is not None:
             self.touch(uid)
 
@@ -279,7 +281,8 @@ class JobReconciler:
             return SeenJob(job), record
         run = await self._run(record, job)
         key, grant = record.run_key, record.claim.grant
-        return SeenJob(job, run, self.mirror.disruption(key, grant)), record
+        seen = self.mirror.disruption(key, grant), self.mirror.pods(key, grant)
+        return SeenJob(job, run, *seen), record
 
     async def _run(
         self, record: KubernetesRecord, job: KubernetesJob | None
@@ -373,6 +376,8 @@ class JobReconciler:
                 await self._tell(event)
             case NotifyUser(job):
                 await self._tell_user(job, effect)
+            case LookLater(uid, after_s):
+                self._work.later(uid, after_s)
             case CreateRecord() | PatchRecord() | DeleteRecord():
                 return await self._done_to_record(effect)
             case RefuseJob(job, why):

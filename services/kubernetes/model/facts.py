@@ -33,6 +33,7 @@ from shared.domain.job import job_id
 from shared.kubernetes.claims import GrantClaim, StopRequest
 from shared.kubernetes.facts import RunEnd, run_requeued, run_started
 from shared.kubernetes.objects import whole_of
+from shared.kubernetes.pods import RunPod, begun_us, ended_us
 from shared.kubernetes.texts import shown
 from shared.kubernetes.units import pod_amounts, pod_needs
 
@@ -50,7 +51,8 @@ class JobTerms:
     `architecture` keeps them among the clusters that are reached through this process. Labels that
     are empty are not read: the namespace is the account then, or the user. `node_models` are by
     cluster. `queue` is what their label says, and what it is set back to; `most_priority` is what
-    any user may ask for. A pod that requests no CPU counts as `default_cpu`. `priority_classes` are
+    any user may ask for. What is not ready `ready_within_s` after its start waits again (0: it
+    never does). A pod that requests no CPU counts as `default_cpu`. `priority_classes` are
     the priorities of PriorityClasses.
     """
 
@@ -63,6 +65,7 @@ class JobTerms:
     queue: str = "coplace"
     most_priority: int = 0
     default_cpu: Fraction = Fraction(1)
+    ready_within_s: float = 0.0
     priority_classes: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -221,13 +224,25 @@ def start(record: KubernetesRecord, terms: JobTerms) -> Envelope:
 
 
 def finish(
-    record: KubernetesRecord, terms: JobTerms, end: RunEnd, now_us: int, since_us: int = 0
+    record: KubernetesRecord,
+    terms: JobTerms,
+    end: RunEnd,
+    now_us: int,
+    since_us: int = 0,
+    pods: Sequence[RunPod] = (),
 ) -> Envelope:
     """Return the event that its run under its claim ended, or that it never ran under one; it ran
-    without one since `since_us`, where somebody let it."""
+    without one since `since_us`, where somebody let it.
+
+    It counts from when the last of its pods was ready to when the last of them ended; where nobody
+    saw them, from its start."""
     asked, claim = record.submitted, record.claim
     units = list(claim.units) if claim.has_begun else [1] * asked.nodes
     started_at_us = claim.at_us if claim.has_begun else since_us
+    if claim.has_begun and pods:
+        started_at_us = begun_us(pods, sum(units))
+        if all(each.is_over for each in pods):
+            end = end._replace(at_us=ended_us(pods) or end.at_us)
     cluster = claim.cluster if claim.has_begun else record.id.cluster
     begin_us = started_at_us or asked.submitted_at_us
     message = JobFinished(

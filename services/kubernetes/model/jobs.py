@@ -138,6 +138,12 @@ class KubernetesJob(ApiObject):
         return time_us(found.get("lastTransitionTime")) if found else 0
 
     @property
+    def pods_begun(self) -> int:
+        """Return how many pods are ready, or have ended."""
+        counts = (whole_of(self.status.get(name)) for name in ("ready", "succeeded", "failed"))
+        return sum(count or 0 for count in counts)
+
+    @property
     def run_end(self) -> RunEnd | None:
         """Return how its pods ended, where they have."""
         if done := self._condition("Complete"):

@@ -106,6 +106,18 @@ class NotifyUser:
         return f"{self.reason}: {self.message}"
 
 
+@dataclass(frozen=True, slots=True)
+class LookLater:
+    """Look at a Job again after some time, s: something is awaited of which nobody will say that it
+    does not come."""
+
+    id: JobUid
+    after_s: float
+
+    def __str__(self) -> str:
+        return f"looked at again in {self.after_s:g} s"
+
+
 JobEffect = (
     PublishFact
     | CreateRecord
@@ -116,5 +128,6 @@ JobEffect = (
     | CreateCopy
     | DeleteJob
     | NotifyUser
+    | LookLater
 )
 Otherwise = Callable[[str], Sequence[JobEffect]]

@@ -41,6 +41,7 @@ from services.kubernetes.processor.effects import (
     DeleteJob,
     DeleteRecord,
     JobEffect,
+    LookLater,
     NotifyUser,
     PatchJob,
     PatchRecord,
@@ -51,6 +52,7 @@ from shared.kubernetes.claims import AfterStop, StopRequest
 from shared.kubernetes.effects import PublishFact
 from shared.kubernetes.facts import RunEnd
 from shared.kubernetes.names import JOB_ID
+from shared.kubernetes.pods import RunPod, all_ready_us, why_not_ready
 from shared.kubernetes.texts import shown
 
 _OUTCOMES = {
@@ -59,6 +61,9 @@ _OUTCOMES = {
     JobOutcome.JOB_OUTCOME_TIMED_OUT: "timed out",
     JobOutcome.JOB_OUTCOME_CANCELLED: "cancelled",
 }
+_SECOND_US = 1_000_000
+# Pods of which nobody has heard yet, though their Job is over, are heard of within this time.
+_SETTLE_US = 5 * _SECOND_US
 _BY_HAND = "it was let run without its grant"
 
 
@@ -73,12 +78,13 @@ class PodDisruption:
 
 @dataclass(frozen=True, slots=True)
 class SeenJob:
-    """A Job, what runs for it (itself, or its copy on another cluster) and how Kubernetes ended
-    pods of that; None: it is not there."""
+    """A Job, what runs for it (itself, or its copy on another cluster), how Kubernetes ended pods
+    of that, and its pods; None: it is not there."""
 
     job: KubernetesJob | None
     run: KubernetesJob | None = None
     disruption: PodDisruption | None = None
+    pods: Sequence[RunPod] = ()
 
 
 def reconcile(
@@ -303,7 +309,7 @@ class _Running:
         if run is None:  # its finalizer was taken, and it was deleted
             return self._close(cancelled_end(self.now_us))
         if run.run_end:
-            return self._close(run.run_end)
+            return self._unheard(run.run_end) or self._close(run.run_end)
         if run.is_deleted:  # Kubernetes ends the pods once the Job is let go
             return self._close(cancelled_end(run.deleted_at_us))
         if record.stop is not None:
@@ -312,10 +318,32 @@ class _Running:
             body = records.stopping(record, stop)
             told: list[JobEffect] = [PatchRecord(record, body, f"stops: {stop.reason}")]
             return [*told, NotifyUser(job, "Stopped", stop.reason)] if job else told
-        return self._set_back(run)
+        left_us = self._ready_by_us(run) - self.now_us
+        later = [LookLater(self.record.id, left_us / _SECOND_US)] if left_us > 0 else []
+        return [*self._set_back(run), *later]
+
+    def _unheard(self, end: RunEnd) -> Sequence[JobEffect]:
+        """Of some pods nobody has heard yet how they ended: that is awaited for a moment."""
+        pods, left_us = self.seen.pods, end.at_us + _SETTLE_US - self.now_us
+        is_heard = len(pods) >= self._pods and all(each.is_over for each in pods)
+        if is_heard or left_us <= 0:
+            return ()
+        return [LookLater(self.record.id, left_us / _SECOND_US)]
+
+    @property
+    def _pods(self) -> int:
+        """How many it has at a time."""
+        return sum(self.record.claim.units)
+
+    def _ready_by_us(self, run: KubernetesJob) -> int:
+        """Return by when its pods have to be ready; 0: they are, or may take any time."""
+        wanted = min(self._pods, run.pods)
+        is_ready = all_ready_us(self.seen.pods, wanted) or run.pods_begun >= wanted
+        most_us = 0 if is_ready else round(self.terms.ready_within_s * _SECOND_US)
+        return self.record.claim.at_us + most_us if most_us else 0
 
     def _close(self, end: RunEnd) -> Sequence[JobEffect]:
-        return _close(self.record, self.terms, end, self.now_us)
+        return _close(self.record, self.terms, end, self.now_us, pods=self.seen.pods)
 
     def _why_stop(self, run: KubernetesJob) -> StopRequest | None:
         job, disruption = self.seen.job, self.seen.disruption
@@ -328,6 +356,10 @@ class _Running:
             reason = disruption.reason
             failed = tuple(name for name in disruption.failed_nodes if name in own)
             return StopRequest(AfterStop.REQUEUE, reason, self.now_us, failed)
+        if 0 < self._ready_by_us(run) <= self.now_us:
+            why = why_not_ready(self.seen.pods)
+            reason = shown(f"not ready within {self.terms.ready_within_s:g} s: {why}")
+            return StopRequest(AfterStop.REQUEUE, reason, self.now_us)
         return None
 
     def _set_back(self, run: KubernetesJob) -> Sequence[JobEffect]:
@@ -357,7 +389,8 @@ class _Running:
                 return [waits]
             case AfterStop.REQUEUE | AfterStop.DECLINE:
                 # What ran is charged. The requeue goes first, so that the job never counts as over.
-                ended = finish(record, self.terms, self._end_of(run, stop), self.now_us)
+                end, pods = self._end_of(run, stop), self.seen.pods
+                ended = finish(record, self.terms, end, self.now_us, pods=pods)
                 again = requeue(record, self.terms, stop)
                 return [PublishFact(again), PublishFact(ended), waits]
         return self._close(self._end_of(run, stop))
@@ -367,12 +400,17 @@ class _Running:
 
 
 def _close(
-    record: KubernetesRecord, terms: JobTerms, end: RunEnd, now_us: int, since_us: int = 0
+    record: KubernetesRecord,
+    terms: JobTerms,
+    end: RunEnd,
+    now_us: int,
+    since_us: int = 0,
+    pods: Sequence[RunPod] = (),
 ) -> Sequence[JobEffect]:
     outcome = _OUTCOMES[end.outcome]
     body = records.closing(record, outcome, is_charged=bool(since_us))
     patch = PatchRecord(record, body, outcome)
-    return [PublishFact(finish(record, terms, end, now_us, since_us)), patch]
+    return [PublishFact(finish(record, terms, end, now_us, since_us, pods)), patch]
 
 
 def _release(
