@@ -13,6 +13,7 @@ from shared.kubernetes.objects import (
 from shared.kubernetes.texts import shown
 
 _ENDED: Final = ("Succeeded", "Failed")
+_RAN: Final = ("Running", "Succeeded")
 
 
 class RunPod(NamedTuple):
@@ -39,7 +40,7 @@ def trimmed_pod(pod: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return what is read of a pod."""
     metadata, status = mapping_of(pod.get("metadata")), mapping_of(pod.get("status"))
     names = ("name", "namespace", "uid", "labels", "resourceVersion")
-    told = ("phase", "conditions", "containerStatuses", "initContainerStatuses")
+    told = ("phase", "startTime", "conditions", "containerStatuses", "initContainerStatuses")
     return {
         "metadata": {name: metadata.get(name) for name in names},
         "spec": {"nodeName": mapping_of(pod.get("spec")).get("nodeName")},
@@ -57,6 +58,8 @@ def read_pod(pod: Mapping[str, Any], before: RunPod | None = None) -> RunPod:
     ]
     began = [_at(each.get("running"), "startedAt") for each in states]
     began += [_at(each.get("terminated"), "startedAt") for each in states]
+    if status.get("phase") in _RAN and not any(began):  # its node says no more
+        began = [time_us(status.get("startTime"))]
     ended = [_at(each.get("terminated"), "finishedAt") for each in states]
     known = before or RunPod(str(metadata.get("uid")), str(metadata.get("namespace")))
     is_over = status.get("phase") in _ENDED

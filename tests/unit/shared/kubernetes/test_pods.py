@@ -89,3 +89,11 @@ def test_one_that_waits_says_for_what() -> None:
     assert why_not_ready([]) == "it has no pods: see the events of the Job"
     ready = read_pod(pod(ready="2026-01-01T00:00:05Z"), waits[0])
     assert ready.waits_for == ""
+
+
+def test_one_whose_node_says_nothing_of_containers_ran_since_its_node_had_it() -> None:
+    told = {"metadata": {"uid": "p"}, "status": {"startTime": "2026-01-01T00:00:05Z"}}
+    told["status"]["phase"] = "Succeeded"
+    assert read_pod(told).began_us == T0_US + 5 * SECOND_US
+    told["status"]["phase"] = "Failed"  # it may never have run
+    assert read_pod(told).began_us == 0

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from coplace.v1.jobs_pb2 import JobFinished
 
-from services.kubernetes.model.records import KubernetesRecord
 from services.kubernetes.processor.effects import LookLater, PatchRecord
 from services.kubernetes.processor.reconcile import SeenJob, reconcile
 from shared.kubernetes.claims import AfterStop, StopRequest
@@ -34,14 +33,12 @@ def pod(ready_s: int = 0, ended_s: int = 0, waits_for: str = "") -> RunPod:
     )
 
 
-def look(
-    *pods: RunPod, record: KubernetesRecord | None = None, now_us: int = NOW_US, **status: Any
-) -> list[Any]:
+def look(*pods: RunPod, now_us: int = NOW_US, **status: Any) -> list[Any]:
     """What is done about a Job of two pods that was let run 500 s before now."""
     metadata = {"finalizers": ["coplace.io/told"]}
     seen = job({"metadata": metadata, "spec": {"suspend": False}, "status": status}, pods=2)
-    kept = record or recorded(_GRANTED, pods=2)
-    return list(reconcile(SeenJob(seen, seen, pods=pods), kept, _COUNTED, now_us))
+    record = recorded(_GRANTED, pods=2)
+    return list(reconcile(SeenJob(seen, seen, pods=pods), record, _COUNTED, now_us))
 
 
 def ended(effects: list[Any]) -> JobFinished:
@@ -71,7 +68,7 @@ def test_the_end_of_the_last_pod_is_awaited_for_a_moment() -> None:
     [_, later] = look(pod(400, 20), pod(300), conditions=[over])
     assert isinstance(later, LookLater)
     assert 0 < later.after_s <= 5
-    assert ended(look(pod(400, 20), pod(300, 10), conditions=[over]))
+    assert ended(look(pod(400, 20), pod(300, 10), conditions=[over])).started_at_us
 
 
 def test_pods_that_are_not_ready_in_time_make_the_job_wait_again_with_the_reason() -> None:
@@ -89,18 +86,17 @@ def test_pods_that_are_not_ready_in_time_make_the_job_wait_again_with_the_reason
 
 
 @pytest.mark.parametrize(
-    ("pods", "status"),
+    ("pods", "ready", "succeeded"),
     [
-        ((pod(400), pod(300)), {"active": 2, "ready": 2}),
-        ((), {"active": 2, "ready": 2}),  # as the Job's own status has it
-        ((pod(400, 20), pod(300)), {"active": 1, "ready": 1, "succeeded": 1}),
+        ((pod(400), pod(300)), 2, 0),
+        ((), 2, 0),  # as the Job's own status has it
+        ((pod(400, 20), pod(300)), 1, 1),
     ],
 )
-def test_pods_that_were_ready_may_run_for_long(pods: Any, status: dict[str, int]) -> None:
+def test_pods_that_were_ready_may_run_for_long(pods: Any, ready: int, succeeded: int) -> None:
     late = NOW_US + 1_000 * SECOND_US
-    assert not [
-        each for each in look(*pods, now_us=late, **status) if isinstance(each, PatchRecord)
-    ]
+    found = look(*pods, now_us=late, ready=ready, succeeded=succeeded)
+    assert not [each for each in found if isinstance(each, PatchRecord)]
 
 
 def test_a_run_that_never_was_is_charged_nothing() -> None:
