@@ -105,7 +105,7 @@ class _Adapter:
         own, now_us = self.own, process_clock().now_us
         self.process.readiness.wait_for("the nodes of all clusters")
         for each in self.there.clusters:
-            traits = each.traits(own.site, own.architecture, shares_unpredicted=True)
+            traits = each.traits(own.site, own.architecture)
             reporter = NodeReporter(traits, facts, placement, now_us, self.meter.odd)
             self.reporters[each.name] = reporter
             selector = each.node_selector

@@ -44,8 +44,7 @@ class MixedNodesError(UnusableError):
 class NodeTraits:
     """What Kubernetes does not know of a cluster's nodes; `tdp_w` is the thermal design power of
     one of a resource by its name, `processors_tdp_w` that of a node's processors together, and
-    `nameplate_power_w` what a node draws at most, W; 0: nobody said. With `shares_unpredicted` jobs
-    share nodes also where nothing is predicted of them."""
+    `nameplate_power_w` what a node draws at most, W; 0: nobody said."""
 
     cluster: str
     site: str
@@ -57,7 +56,6 @@ class NodeTraits:
     tdp_w: Mapping[str, float] = field(default_factory=dict)
     nameplate_power_w: float = 0.0
     processors_tdp_w: float = 0.0
-    shares_unpredicted: bool = False
 
 
 def trimmed_node(node: Mapping[str, Any], *, has_labels: bool = False) -> Mapping[str, Any]:
@@ -155,7 +153,8 @@ def cluster_declared(
         nameplate_power_w=traits.nameplate_power_w,
         processors_tdp_w=traits.processors_tdp_w,
         architecture=traits.architecture,
-        shares_unpredicted=traits.shares_unpredicted,
+        # Kubernetes gives pods cores of nodes on which others have cores, whoever these are.
+        shares_unpredicted=True,
         node_names=fold(str(node["metadata"]["name"]) for node in nodes),
     )
     features = _features(nodes, list(terms))

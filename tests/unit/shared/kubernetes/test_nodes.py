@@ -29,6 +29,7 @@ def test_alike_nodes_that_are_together_are_a_class_with_the_watts_that_are_known
         ]
         assert [dict(each.tdp_w) for each in found.node_classes] == [{}, tdp_w]
         assert found.nameplate_power_w == nameplate_w
+        assert found.shares_unpredicted
     assert cluster_declared([gpus], replace(TRAITS, processors_tdp_w=300.0)).processors_tdp_w == 300
 
 
