@@ -176,6 +176,16 @@ def miscounted(servers: LocalServers, nodes: Iterable[SimulatedKubelets]) -> lis
     ]
 
 
+async def incomplete(clusters: Iterable[RealCluster]) -> list[str]:
+    """Return the Jobs that are not complete for those that wait for them."""
+    return [
+        f"not complete at home: {job['metadata']['name']}, {job.get('status')}"
+        for cluster in clusters
+        for job in (await call(cluster, "GET", "/apis/batch/v1/namespaces/physics/jobs"))["items"]
+        if not any(each["type"] == "Complete" for each in job["status"].get("conditions", ()))
+    ]
+
+
 async def outcomes(clusters: Iterable[RealCluster]) -> Counter[str]:
     """Count the outcomes that the submitted Jobs show."""
     found: Counter[str] = Counter()
@@ -224,12 +234,13 @@ async def play(arguments: argparse.Namespace, folder: Path, stack: ExitStack) ->
     copies = sum(
         is_start(each) and each["verb"] == "create" for c in clusters for each in c.requests()
     )
-    print(f"of these on another cluster than where they were submitted: {copies}")
+    print(f"of these as a copy, elsewhere or of a Job that is managed: {copies}")
     wrong = misplaced(clusters) if arguments.choosing else []
     if arguments.controllers:
         wrong += miscounted(
             servers, [each for each in nodes if isinstance(each, SimulatedKubelets)]
         )
+    wrong += await incomplete(clusters)
     print(*wrong, sep="\n", end="\n" if wrong else "")
     failed = report(started(clusters), await outcomes(clusters), arguments.jobs, took_s)
     return 1 if wrong else failed

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Final, NamedTuple
 
+from services.kubernetes.model.names import MANAGED_BY
 from tests.support.kubernetes_api import merged
 
 _ZONES: Final = ("a", "b", "c")
@@ -51,6 +52,8 @@ def chooser(number: int) -> Chooser:
         pod["containers"] = [{"name": "main", "image": "none"}]
     if rng.random() < 0.2:
         spec = {**spec, "activeDeadlineSeconds": None}
+    if rng.random() < 0.5:
+        spec = {**spec, "managedBy": MANAGED_BY}
     patch = merged({"spec": spec}, {"spec": {"template": {"spec": pod}}})
     return Chooser(patch, lambda node: may_use(node) and (tolerates or not node.is_tainted))
 

@@ -42,6 +42,7 @@ from services.kubernetes.processor.effects import (
     NotifyUser,
     PatchJob,
     PatchRecord,
+    PatchStatus,
     RefuseJob,
 )
 from services.kubernetes.processor.mirror import JobMirror
@@ -79,6 +80,7 @@ class JobApi(Protocol):
 
     async def get(self, key: JobKey) -> Mapping[str, Any]: ...
     async def patch(self, key: JobKey, body: Body) -> Mapping[str, Any]: ...
+    async def patch_status(self, key: JobKey, body: Body) -> Mapping[str, Any]: ...
     async def create(self, key: JobKey, body: Body) -> Mapping[str, Any]: ...
     async def delete(self, key: JobKey, uid: str) -> None: ...
     async def get_record(self, name: str) -> Mapping[str, Any]: ...
@@ -287,7 +289,7 @@ class JobReconciler:
     async def _run(
         self, record: KubernetesRecord, job: KubernetesJob | None
     ) -> KubernetesJob | None:
-        if not record.runs_elsewhere:
+        if not record.runs_as_copy:
             return job
         found, run_uid = self.mirror.at(record.run_key), record.claim.run_uid
         if run_uid and (found is None or found.uid != run_uid or not self._is_listed(found)):
@@ -376,6 +378,8 @@ class JobReconciler:
                 await self._tell(event)
             case NotifyUser(job):
                 await self._tell_user(job, effect)
+            case PatchStatus(job, body):
+                return await self._patch_status(job, body)
             case LookLater(uid, after_s):
                 self._work.later(uid, after_s)
             case CreateRecord() | PatchRecord() | DeleteRecord():
@@ -463,6 +467,15 @@ class JobReconciler:
         log.info(effect.words, job="/".join(job.key))
         self._saw(job, fields)
         return True
+
+    async def _patch_status(self, job: KubernetesJob, body: Body) -> bool:
+        try:
+            fields = await self._api(job.cluster).patch_status(job.key, body)
+        except (ApiConflictError, ApiMissingError):
+            await self._see(job)
+            return False
+        self._saw(job, fields)
+        return False  # it is looked at as it is then
 
     async def _is_newest(self, record: KubernetesRecord) -> bool:
         """Whether a record is as it was seen. Asked after the Job was seen and before that is

@@ -117,10 +117,10 @@ def carries(job: KubernetesJob, record: KubernetesRecord) -> bool:
 
 
 def copy(job: KubernetesJob, record: KubernetesRecord, queue: str) -> Body:
-    """Return what runs for a Job of another cluster under its claim: of its name and grant, so that
-    there is one at most."""
+    """Return what runs for a Job under its claim, elsewhere or where Kubernetes gives it no pods:
+    of its name and grant, so that there is one at most."""
     claim, key, spec = record.claim, record.run_key, dict(job.spec)
-    for name in ("selector", "manualSelector"):
+    for name in ("selector", "manualSelector", "managedBy"):
         spec.pop(name, None)
     spec |= {**_begun(job, claim), "template": _copied_template(job, claim, record.job_id)}
     spec.setdefault("ttlSecondsAfterFinished", _KEPT_S)

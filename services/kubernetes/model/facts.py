@@ -23,6 +23,7 @@ from services.kubernetes.model.jobs import KubernetesJob
 from services.kubernetes.model.names import (
     APP,
     EXCLUSIVE,
+    MANAGED_BY,
     PRIORITY,
     WALLTIME_S,
 )
@@ -91,6 +92,7 @@ def submission_of(job: KubernetesJob, terms: JobTerms) -> JobSubmitted:
         shareable=job.annotations.get(EXCLUSIVE) != "true" and not choice.is_alone,
         priority=_priority(job, terms),
         architectures=[terms.architecture],
+        clusters=() if job.is_managed else [job.cluster],
         cores_per_unit=needs.cores,
         memory_gib_per_unit=needs.memory_gib,
         resources_per_unit=needs.resources,
@@ -106,8 +108,9 @@ def submission_of(job: KubernetesJob, terms: JobTerms) -> JobSubmitted:
 
 def require_job_controller(job: KubernetesJob) -> None:
     """Raise RejectedError for a Job that another controller runs."""
-    if job.spec.get("managedBy") not in (None, "kubernetes.io/job-controller"):
-        raise RejectedError("spec.managedBy", "must be left to the Job controller")
+    if job.spec.get("managedBy") not in (None, "kubernetes.io/job-controller", MANAGED_BY):
+        problem = f"must be left to the Job controller, or be {MANAGED_BY}"
+        raise RejectedError("spec.managedBy", problem)
 
 
 def assumptions(job: KubernetesJob, terms: JobTerms) -> Sequence[str]:
@@ -118,6 +121,9 @@ def assumptions(job: KubernetesJob, terms: JobTerms) -> Sequence[str]:
         found.append(f"it requests no CPU: {float(terms.default_cpu):g} counts for each pod")
     if not (job.annotations.get(WALLTIME_S) or job.spec.get("activeDeadlineSeconds")):
         found.append(f"it has no activeDeadlineSeconds: {terms.default_walltime_s:g} count")
+    if not job.is_managed and len(terms.node_models) > 1:
+        words = f"with spec.managedBy: {MANAGED_BY} it could run elsewhere"
+        found.append(f"it stays on {job.cluster}: {words}")
     choice = node_choice(job)
     found += [f"{wish} is not followed" for wish in choice.ignored]
     if choice.is_alone:

@@ -107,6 +107,17 @@ class NotifyUser:
 
 
 @dataclass(frozen=True, slots=True)
+class PatchStatus:
+    """Say how a Job that Coplace manages goes, as it was seen."""
+
+    job: KubernetesJob
+    body: Body
+
+    def __str__(self) -> str:
+        return "status of what runs for it"
+
+
+@dataclass(frozen=True, slots=True)
 class LookLater:
     """Look at a Job again after some time, s: something is awaited of which nobody will say that it
     does not come."""
@@ -129,5 +140,6 @@ JobEffect = (
     | DeleteJob
     | NotifyUser
     | LookLater
+    | PatchStatus
 )
 Otherwise = Callable[[str], Sequence[JobEffect]]

@@ -95,7 +95,7 @@ class JobMirror:
         self._of_ids[record.job_id] = record.id
         if not record.claim.is_live:
             self._pods.pop(record.run_key, None)
-        if record.runs_elsewhere:
+        if record.runs_as_copy:
             self._of_runs[record.run_key] = record.id
 
     def remove_record(self, uid: JobUid) -> None:

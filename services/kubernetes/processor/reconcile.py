@@ -25,6 +25,7 @@ from services.kubernetes.model.facts import (
     submission,
     submission_of,
 )
+from services.kubernetes.model.home_status import concluded, mirrored
 from services.kubernetes.model.jobs import KubernetesJob
 from services.kubernetes.model.names import (
     CLAIM,
@@ -45,6 +46,7 @@ from services.kubernetes.processor.effects import (
     NotifyUser,
     PatchJob,
     PatchRecord,
+    PatchStatus,
     RefuseJob,
 )
 from shared.domain.hostlist import expand
@@ -157,6 +159,8 @@ def _waiting(
         return [_taking(job, record), *began, *_assumed(job, terms)]
     if job.started_at_us:
         return ()  # pods of before are still being ended
+    if job.is_managed and (body := mirrored(job, None)):
+        return [told, PatchStatus(job, body)]
     if record.by_hand is not None:
         return [told, *_charge_by_hand(record, terms, job.suspended_at_us, now_us)]
     try:
@@ -238,15 +242,24 @@ class _Running:
     def _begin(self) -> Sequence[JobEffect]:
         """It is claimed, and is not known to have begun."""
         job, run, record = self.seen.job, self.seen.run, self.record
-        if run is not None and (record.runs_elsewhere or bodies.carries(run, record)):
-            return [self._begun(run)]
+        if run is not None and (record.runs_as_copy or bodies.carries(run, record)):
+            return [self._begun(run), *self._say_where(run)]
         if record.stop is not None:
             return self._give_back(record.stop)
         if job is None or job.is_deleted:
             return self._decline("the Job was deleted")
         if not job.is_suspended:
             return self._decline(_BY_HAND)
-        return [self._copy(job)] if record.runs_elsewhere else self._start(job)
+        return [self._copy(job)] if record.runs_as_copy else self._start(job)
+
+    def _say_where(self, run: KubernetesJob) -> Sequence[JobEffect]:
+        """Have the user of a Job know where its pods and their logs are."""
+        job, (cluster, namespace, name) = self.seen.job, run.key
+        if job is None or not self.record.runs_as_copy:
+            return ()
+        return [
+            NotifyUser(job, "Started", f"its pods and logs are on {cluster}: {namespace}/{name}")
+        ]
 
     def _begun(self, run: KubernetesJob) -> PatchRecord:
         """Since when it runs, as far as is known: the controller's word, or this look."""
@@ -318,6 +331,8 @@ class _Running:
             body = records.stopping(record, stop)
             told: list[JobEffect] = [PatchRecord(record, body, f"stops: {stop.reason}")]
             return [*told, NotifyUser(job, "Stopped", stop.reason)] if job else told
+        if job is not None and job.is_managed and (status := mirrored(job, run)):
+            return [PatchStatus(job, status)]
         left_us = self._ready_by_us(run) - self.now_us
         later = [LookLater(self.record.id, left_us / _SECOND_US)] if left_us > 0 else []
         return [*self._set_back(run), *later]
@@ -420,10 +435,14 @@ def _release(
     if record.by_hand is not None:
         return _release_by_hand(seen.job, record, terms, now_us)
     job, run, told = seen.job, seen.run, list[JobEffect]()
+    if job is not None and job.is_managed and not job.is_deleted:
+        copied = run if record.runs_as_copy else None
+        if body := concluded(job, copied, record.outcome, now_us):
+            return [PatchStatus(job, body)]
     if job is not None and job.is_taken:
         informs = {OUTCOME: record.outcome, STOP: None}
         told += [PatchJob(job, bodies.releasing(job), "let go", record, informs)]
-    if run is not None and record.runs_elsewhere:
+    if run is not None and record.runs_as_copy:
         told += _release_copy(run, record)
     if job is not None and _runs_on(job, terms.queue):
         told += [PatchJob(job, bodies.suspending(job), "suspended: it has ended", record)]

@@ -35,6 +35,9 @@ from tests.unit.shared.kubernetes.objects import NOW_US
 CLAIM_OF_TWO = replace(LIVE, cluster="beta", walltime_s=61, nodes=("n[1-2]",), node_units=(3, 1))
 
 
+_ONE_CLUSTER = replace(TERMS, node_models={"alpha": "gold-6254"})
+
+
 def annotated(**annotations: str) -> dict[str, Any]:
     return {"metadata": {"annotations": annotations}}
 
@@ -109,6 +112,16 @@ def test_a_job_of_another_controller_is_refused() -> None:
         require_job_controller(job(managedBy="kueue.x-k8s.io/multikueue"))
 
 
+def test_a_job_leaves_home_where_coplace_manages_it_and_else_its_user_reads_how() -> None:
+    managed = job(managedBy="coplace.io/manager")
+    require_job_controller(managed)
+    assert list(submission_of(managed, TERMS).clusters) == []
+    assert assumptions(managed, TERMS) == []
+    assert list(submission_of(job(), TERMS).clusters) == ["alpha"]
+    [words] = assumptions(job(), TERMS)
+    assert words.startswith("it stays on alpha: with spec.managedBy: coplace.io/manager")
+
+
 def test_what_selects_nodes_is_submitted() -> None:
     tolerated = [{"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}]
     pod = {"nodeSelector": {"zone": "a"}, "tolerations": tolerated}
@@ -137,7 +150,7 @@ def test_the_nodes_of_a_grant_that_is_over_are_no_choice_of_the_user() -> None:
 
 
 def test_a_priority_class_is_the_priority_that_the_site_says() -> None:
-    terms = replace(TERMS, priority_classes={"urgent": 50})
+    terms = replace(_ONE_CLUSTER, priority_classes={"urgent": 50})
     for name, priority in (("urgent", 50), ("other", 0)):
         patch = {"spec": {"template": {"spec": {"priorityClassName": name}}}}
         assert submission_of(job(patch), terms).priority == priority
@@ -150,7 +163,7 @@ def test_what_a_job_does_not_say_is_said_to_its_user() -> None:
     affinity: Any = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{}]}}
     pod = {"containers": containers, "affinity": affinity}
     patch = {"spec": {"template": {"spec": pod}, "activeDeadlineSeconds": None}}
-    terms = replace(TERMS, default_walltime_s=600)
+    terms = replace(_ONE_CLUSTER, default_walltime_s=600)
     assert assumptions(job(patch), terms) == [
         "it requests no CPU: 1 counts for each pod",
         "it has no activeDeadlineSeconds: 600 count",
