@@ -25,8 +25,10 @@ from cli.times import clock_us
 from cli.waiting import WAIT_S, Wait
 from coplace_client.errors import UnusableError
 from coplace_client.facts import fact
+from coplace_client.millicores import PER_CORE, millicores, whole_cores
 from shared.domain.resources import Resources, require_resources, resources_of
 from shared.placement.state.limits import (
+    CORES,
     NODE_HOURS,
     Limit,
     Subject,
@@ -110,7 +112,7 @@ def set_limits(
     within = SubjectKind(each) if each else None
     subject = Subject(SubjectKind(kind), name, within, site=site)
     node_s = ceil(node_hours * _HOUR_S)
-    limit = Limit(jobs, nodes, cores, node_s, _counts(resources))
+    limit = Limit(jobs, nodes, millicores(cores), node_s, _counts(resources))
     message = declared(subject, limit)
     done = order(ingest, declaration(message, source, clock_us()), wait)
     typer.echo(f"declared for {_named(subject)}: {_words(limit)}")
@@ -171,8 +173,8 @@ def row(listed: ListedLimit) -> Row:
         "most jobs": limit.jobs or None,
         "nodes": listed.nodes,
         "most nodes": limit.nodes or None,
-        "cores": listed.cores,
-        "most cores": limit.cores or None,
+        "cores": listed.millicores / PER_CORE if listed.millicores else listed.cores,
+        "most cores": whole_cores(limit.millicores) or None,
         "node-hours": round(listed.node_hours, 1),
         "most node-hours": round(limit.node_s / _HOUR_S, 1) or None,
         "resources": ", ".join(of_most) or None,
@@ -195,9 +197,12 @@ def _named(subject: Subject) -> str:
 def _words(limit: Limit) -> str:
     """What is allowed at once; what is not limited is left out."""
     most = [f"{limit.jobs:,} jobs"] if limit.jobs else []
-    hours = {NODE_HOURS: f"{limit.node_s / _HOUR_S:,g}"}
+    shown = {
+        CORES: f"{whole_cores(limit.millicores):,}",
+        NODE_HOURS: f"{limit.node_s / _HOUR_S:,g}",
+    }
     for unit, amount in limit.amounts.items():
-        most += [f"{hours.get(unit, f'{amount:,}')} {unit}"] if amount else []
+        most += [f"{shown.get(unit, f'{amount:,}')} {unit}"] if amount else []
     return f"at most {', '.join(most)} at once" if most else "any number of jobs and nodes"
 
 

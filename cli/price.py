@@ -36,7 +36,7 @@ from services.pricing.runs import runs_known
 from shared.catalogue.event import Event
 from shared.domain.tariff import ENERGY
 from shared.models.shutters import interference, slowdown_interval
-from shared.pricing.charge import surcharges_of
+from shared.pricing.charge import charged_cores, surcharges_of
 from shared.pricing.terms import newest
 from shared.process.settings import settings
 from shared.streams.on_kafka.deployment import Deployment
@@ -191,8 +191,9 @@ def lines(found: Explanation) -> Iterator[str]:
 
 def _by_rate(charge: ChargeMade) -> Iterator[str]:
     yield f"tariff: L = {charge.rate_su_per_core_s} SU a core and second"
+    cores = charged_cores(charge)
     yield (
-        f"in full, L x C x T (POPPA eq. 1): {charge.cores} cores x {charge.runtime_s} s = "
+        f"in full, L x C x T (POPPA eq. 1): {cores:f} cores x {charge.runtime_s} s = "
         f"{charge.state_of_practice_su} SU"
     )
     yield (

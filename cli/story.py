@@ -18,6 +18,7 @@ from cli.kafka_topics import CHARGES, JOBS, KafkaTopics
 from cli.notes import utc
 from cli.output import Row
 from coplace_client.errors import UnusableError
+from coplace_client.millicores import cores_text, millicores
 from shared.catalogue.event import Event
 from shared.domain.hostlist import count_names
 from shared.streams.on_kafka.deployment import Deployment
@@ -74,7 +75,8 @@ def describe_event(payload: Any) -> tuple[str, str]:
 
 
 def _submitted(message: JobSubmitted) -> tuple[str, str]:
-    units = f"{message.nodes} units of {message.cores_per_unit} cores"
+    cores = cores_text(millicores(message.cores_per_unit, message.millicores_per_unit))
+    units = f"{message.nodes} units of {cores} cores"
     asked = units if message.cores_per_unit else f"{message.nodes} nodes"
     asked += f" in {len(message.parts)} parts" if message.parts else ""
     limit = f"{message.walltime_s / 3600:.2f} h on {message.reference_cluster}"

@@ -23,6 +23,7 @@ from coplace.v1.placement_pb2 import (
 )
 
 from coplace_client.facts import action_refused
+from coplace_client.millicores import beside_cores, millicores, whole_cores
 from coplace_testing.region import Region
 from shared.catalogue.payloads.domain_types import asked_resources
 
@@ -105,6 +106,8 @@ class ObedientManager:
         start = run.start
         job = self._submission(start.array_job_id or start.job_id)
         units = start.node_units or [1] * len(start.node_indices)
+        of_unit = millicores(start.cores_per_node, start.millicores_per_unit)
+        held = sum(units) * of_unit
         finished = JobFinished(
             job_id=start.job_id,
             attempt=start.attempt,
@@ -114,8 +117,9 @@ class ObedientManager:
             user=job.user,
             account=job.account,
             nodes=len(units),
-            cores_per_node=max(units) * start.cores_per_node,
-            cores=sum(units) * start.cores_per_node,
+            cores_per_node=whole_cores(max(units) * of_unit),
+            cores=whole_cores(held),
+            millicores=beside_cores(held),
             resources=asked_resources(job, sum(units)),
             freq_ghz=start.freq_ghz,
             submitted_at_us=job.submitted_at_us,

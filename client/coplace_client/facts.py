@@ -24,6 +24,7 @@ from coplace.v1.placement_pb2 import PlacementDecided
 from google.protobuf.message import Message
 
 from coplace_client.bounds import LENGTHS
+from coplace_client.millicores import beside_cores, millicores, whole_cores
 
 _OfJob = (
     JobSubmitted
@@ -137,6 +138,8 @@ def ended(
     and ended at the other. What was measured or changed meanwhile is for the caller to add."""
     started_at_us, ended_at_us = times_us
     units = list(decision.node_units) or [1] * len(decision.node_indices)
+    of_unit = millicores(decision.cores_per_node, decision.millicores_per_unit)
+    held = sum(units) * of_unit
     payload = JobFinished(
         job_id=job.job_id,
         attempt=decision.attempt,
@@ -146,8 +149,9 @@ def ended(
         user=job.user,
         account=job.account,
         nodes=len(units),
-        cores_per_node=max(units) * decision.cores_per_node,
-        cores=sum(units) * decision.cores_per_node,
+        cores_per_node=whole_cores(max(units) * of_unit),
+        cores=whole_cores(held),
+        millicores=beside_cores(held),
         freq_ghz=decision.freq_ghz,
         submitted_at_us=job.submitted_at_us,
         started_at_us=started_at_us,

@@ -47,7 +47,7 @@ def pass_s(store: ModelStore, apps: list[str], groups: list[Group]) -> float:
     rule = NeighbourRules(store)()["p1"]
     for app in apps:
         for group in groups:
-            rule.cost((app, 12), group)
+            rule.cost((app, 12_000), group)
     return time.process_time() - begin_s
 
 
@@ -57,7 +57,10 @@ def main(applications: int = 5000, groups: int = 64, trees: int = 0) -> None:
     apps = [f"many-{number:05}" for number in range(applications)]
     store = knowing(apps, trees, rng)
     sizes = [rng.randint(1, 3) for _ in range(groups)]
-    beside = [tuple((rng.choice(apps), rng.choice((6, 12, 24))) for _ in range(n)) for n in sizes]
+    beside = [
+        tuple((rng.choice(apps), rng.choice((6_000, 12_000, 24_000))) for _ in range(n))
+        for n in sizes
+    ]
     print(f"first {pass_s(store, apps, beside):.2f} s")
     for event in region.lost("p1", region.T0_US + 1), region.returned("p1", region.T0_US + 2):
         store.fold(event)

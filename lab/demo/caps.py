@@ -147,7 +147,7 @@ def _covers(cap: PowerCapDeclared, cluster: ClusterDeclared) -> bool:
 def metered(job: JobFinished, cluster: ClusterDeclared) -> list[Change]:
     """Return what a job drew beyond the idle power of its cores, on the mean of each stretch of its
     run."""
-    idle_w = cluster.idle_power_w * cores_of(job) / cluster.cores_per_node
+    idle_w = cluster.idle_power_w * float(cores_of(job)) / cluster.cores_per_node
     whole = [RunInterval(began_at_us=job.started_at_us, energy_j=job.energy_j)]
     intervals = list(job.intervals) or whole
     ends_us = [*(each.began_at_us for each in intervals[1:]), job.ended_at_us]
@@ -159,7 +159,7 @@ def metered(job: JobFinished, cluster: ClusterDeclared) -> list[Change]:
 
 
 def _beyond_idle(job: JobFinished, cluster: ClusterDeclared, node_w: float) -> float:
-    return max(0.0, node_w - cluster.idle_power_w) * cores_of(job) / cluster.cores_per_node
+    return max(0.0, node_w - cluster.idle_power_w) * float(cores_of(job)) / cluster.cores_per_node
 
 
 def _draw(cap: PowerCapDeclared, idle_w: float, draws_w: Iterable[Sequence[Change]]) -> MeteredDraw:

@@ -169,7 +169,7 @@ def _drawn(history: History, cluster: ClusterDeclared) -> tuple[Steps, Steps]:
     start_s = np.array([job.started_at_us / 1e6 for job in here])
     end_s = np.array([job.ended_at_us / 1e6 for job in here])
     energy_j = np.array([job.energy_j for job in here])
-    nodes = np.array([cores_of(job) / cluster.cores_per_node for job in here])
+    nodes = np.array([float(cores_of(job)) / cluster.cores_per_node for job in here])
     busy = stack(start_s, end_s, nodes)
     idle_w = (cluster.nodes - busy.value) * cluster.idle_power_w
     return stack(start_s, end_s, energy_j / (end_s - start_s)), Steps(busy.time_s, idle_w)

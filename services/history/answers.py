@@ -28,7 +28,7 @@ from shared.domain.money import su_text
 _CHARGE_FIELDS: Final = (
     *("job_id", "attempt", "revision", "user", "account", "cluster", "reason", "cores"),
     *("runtime_s", "started_at_us", "ended_at_us", "charged_at_us", "booked_at_us", "tariff"),
-    *("currency", "su_cost"),
+    *("currency", "su_cost", "millicores"),
 )
 _RUN_FIELDS: Final = (
     *("job_id", "attempt", "state", "user", "account", "app_id", "cluster", "nodes", "freq_ghz"),

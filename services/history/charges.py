@@ -44,6 +44,7 @@ class ChargeRow(NamedTuple):
     currency: str
     su_cost: str
     surcharges: str
+    millicores: int = 0
     finished: JobFinished = JobFinished()
     """What its resource manager said of the end: in no table of charges."""
 
@@ -75,6 +76,7 @@ class ChargeRow(NamedTuple):
             charge.currency,
             charge.su_cost,
             orjson.dumps(surcharges).decode() if surcharges else "",
+            charge.millicores,
             _finished(charge),
         )
 

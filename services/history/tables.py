@@ -87,6 +87,7 @@ CHARGES: Final = Table(
     text("currency"),
     text("su_cost"),
     text("surcharges"),
+    whole("millicores"),
     Index("charges_by_time", "booked_at_us", "job_id", "attempt", "revision"),
     Index("charges_by_user", "user", "booked_at_us", "job_id", "attempt", "revision"),
     Index("charges_by_account", "account", "booked_at_us", "job_id", "attempt", "revision"),

@@ -5,10 +5,11 @@ from coplace.v1.telemetry_pb2 import ShuttersMeasured, SignatureMeasured
 
 from coplace_client.bounds import BANDWIDTH_GBPS, CLOCK_GHZ, JOB_ENERGY_J
 from coplace_client.errors import RejectedError
+from coplace_client.millicores import PER_CORE
 from services.prediction.job_power import EndedRun, JobOnCluster
 from services.prediction.state import HALF, CoRunPair, Traffic
 from shared.catalogue.event import Event
-from shared.catalogue.payloads.domain_types import cores_of
+from shared.catalogue.payloads.domain_types import millicores_of
 from shared.domain.job import Job
 from shared.models.shutters import Shutter, unfiltered_slowdown
 
@@ -29,7 +30,7 @@ def run_of(key: str, job: Job, message: JobFinished) -> EndedRun | None:
         job_id=message.job_id,
         job=JobOnCluster.from_job(job, message.cluster, message.freq_ghz),
         node_power_w=node_power_w,
-        cores_per_node=cores_of(message) / message.nodes,
+        cores_per_node=millicores_of(message) / PER_CORE / message.nodes,
     )
 
 

@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from coplace.v1.prediction_pb2 import PowerHistoryUpdated, RunPowerPredicted
 
 from coplace_client.bounds import NODE_POWER_W
+from coplace_client.millicores import millicores
 from services.prediction.publish import SOURCE, power_history_event, run_power_event
 from services.prediction.tree_versions import TreeVersions
 from shared.catalogue.event import Event, Publish
@@ -27,6 +28,7 @@ from shared.power_prediction.online import (
 )
 from shared.power_prediction.similar_jobs import ORIGIN, PowerAtStart
 from shared.streams.stages.stage import Round
+from shared.streams.state.rows import RowCodec
 from shared.streams.state.state import SingleRow, State
 
 Metered = Callable[[str], float | None]
@@ -44,12 +46,13 @@ class JobOnCluster(NamedTuple):
     resources_per_unit: Resources = ()
     cores_per_unit: int = 0
     is_shareable: bool = False
+    millicores_per_unit: int = 0
 
     @classmethod
     def from_job(cls, job: Job, cluster: str, freq_ghz: float) -> "JobOnCluster":
         """Return an attempt of a job that runs there."""
         asked = job.user, job.app_id, size_of(job), job.walltime_s
-        unit = job.resources_per_unit, job.cores_per_unit, job.shareable
+        unit = job.resources_per_unit, job.cores_per_unit, job.shareable, job.millicores_per_unit
         return cls(cluster, freq_ghz, *asked, *unit)
 
     def kind(self, clusters: Mapping[str, Cluster]) -> KindOfJob | None:
@@ -58,8 +61,9 @@ class JobOnCluster(NamedTuple):
         cluster = clusters.get(self.cluster)
         if cluster is None or self.freq_ghz not in cluster.pstates_ghz:
             return None
+        of_unit = millicores(self.cores_per_unit, self.millicores_per_unit)
         accelerators_w = cluster.accelerators_of_node_w(
-            self.resources_per_unit, self.cores_per_unit, shareable=self.is_shareable
+            self.resources_per_unit, of_unit, shareable=self.is_shareable
         )
         asked = self.user, self.app_id, self.size, self.walltime_s
         return KindOfJob(cluster.node_model, self.freq_ghz, *asked, accelerators_w)
@@ -105,6 +109,11 @@ class EndedRun(NamedTuple):
         return power_w * clusters[self.job.cluster].cores_per_node / self.cores_per_node
 
 
+# The versions before said no thousandths of a core, and read as they were.
+_STARTED: Final = RowCodec(JobOnCluster, version=2, previous=RowCodec(JobOnCluster).decode)
+_ENDED: Final = RowCodec(EndedRun, version=2, previous=RowCodec(EndedRun).decode)
+
+
 class PowerOutcome(StrEnum):
     """What came of the power of a run that ended."""
 
@@ -134,9 +143,9 @@ class JobPower:
         self._judged = state.table("power-judged", JudgedPrediction)
         self._progress = state.value("power-progress", LearnerProgress)
         self._told = _told_number(state)
-        self._started = state.table("power-started", JobOnCluster)
+        self._started = state.table("power-started", _STARTED)
         self._expected = state.table("power-expected", ExpectedPower)
-        self._ended = state.table("power-ended", EndedRun)
+        self._ended = state.table("power-ended", _ENDED)
         # Clusters of which a resource manager reported energy that can have been drawn.
         self._metered = state.table("power-metered", bool)
         self._forget_other_origin()

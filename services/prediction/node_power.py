@@ -10,6 +10,7 @@ from coplace.v1.jobs_pb2 import JobStarted
 from coplace.v1.prediction_pb2 import NodePowerMeasured, RunningPowerMeasured
 
 from coplace_client.bounds import NODE_POWER_W
+from coplace_client.millicores import millicores
 from services.prediction.node_factors import NodeDraw, node_factors
 from services.prediction.node_shares import NodeUser, shares_mw
 from services.prediction.publish import node_power_event, running_power_event
@@ -18,6 +19,7 @@ from shared.domain.cluster import Cluster
 from shared.domain.folding import names_of
 from shared.domain.job import Job
 from shared.streams.stages.stage import Round
+from shared.streams.state.rows import RowCodec
 from shared.streams.state.state import State
 
 # As for the other models: trained on so many first, then on twice as many each time.
@@ -40,7 +42,7 @@ ExpectedWatts = Callable[[str], float | None]
 class Occupant(NamedTuple):
     """A job on its nodes, which are named as its start did; `ended_us` is 0 while it runs. Of one
     that shares nodes or uses part of them: units on each node (empty: one), and cores of a unit (0:
-    half a node's)."""
+    half a node's), in thousandths where these are no whole ones."""
 
     app_id: str
     freq_ghz: float
@@ -51,6 +53,7 @@ class Occupant(NamedTuple):
     units: tuple[int, ...] = ()
     cores_per_unit: int = 0
     is_changed: bool = False
+    millicores_per_unit: int = 0
 
     @property
     def names(self) -> list[str]:
@@ -66,10 +69,15 @@ class Occupant(NamedTuple):
         """Return whether it ran for some of that time."""
         return self.started_us <= last_us and (first_us <= self.ended_us or not self.ended_us)
 
-    def cores_on(self, node: str, cluster: Cluster) -> int:
-        """Return its cores on one of its nodes."""
+    def millicores_on(self, node: str, cluster: Cluster) -> int:
+        """Return its thousandths of a core on one of its nodes."""
         units = self.units[self.names.index(node)] if self.units else 1
-        return units * (self.cores_per_unit or cluster.cores_for(shareable=True))
+        cores = self.cores_per_unit or cluster.cores_for(shareable=True)
+        return units * millicores(cores, self.millicores_per_unit)
+
+
+# The version before said no thousandths of a core, and reads as it was.
+_OCCUPANTS: Final = RowCodec(Occupant, version=2, previous=RowCodec(Occupant).decode)
 
 
 class WaitingReading(NamedTuple):
@@ -140,7 +148,7 @@ class NodePower:
     it, is split among them."""
 
     def __init__(self, state: State) -> None:
-        self._occupants = state.table("occupant", Occupant)
+        self._occupants = state.table("occupant", _OCCUPANTS)
         self._readings = state.table("reading", WaitingReading)
         self._draws = state.table("draw", NodeDraw)
         self._metered = state.table("metered", MeteredNode)
@@ -165,6 +173,7 @@ class NodePower:
             is_alone=not (job.shareable or job.cores_per_unit),
             units=tuple(message.node_units),
             cores_per_unit=job.cores_per_unit,
+            millicores_per_unit=job.millicores_per_unit,
         )
         self._occupants.put(key, occupant)
         self._enter(key, occupant)
@@ -319,11 +328,11 @@ class NodePower:
         if reading.first_us <= (self._left_us.get(reading.node) or 0):
             return
         jobs = [
-            NodeUser(each.cores_on(reading.node, cluster), expected_w(key))
+            NodeUser(each.millicores_on(reading.node, cluster), expected_w(key))
             for key, each in there.items()
         ]
         node_cores = cluster.cores_per_node
-        if sum(job.cores for job in jobs) > node_cores:
+        if sum(job.millicores for job in jobs) > cluster.millicores_per_node:
             return
         *drawn_mw, _ = shares_mw(reading.power_w, cluster.idle_power_w, node_cores, jobs)
         for key, of_job_mw in zip(there, drawn_mw, strict=True):

@@ -12,13 +12,20 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
+from coplace_client.millicores import PER_CORE, millicores
+
 
 class NodeUser(NamedTuple):
-    """A job on a node: its cores there, and what a node used whole by such jobs was expected to
-    draw, W; None where nothing was."""
+    """A job on a node: its thousandths of a core there, and what a node used whole by such jobs was
+    expected to draw, W; None where nothing was."""
 
-    cores: int
+    millicores: int
     expected_w: float | None
+
+    @property
+    def cores(self) -> float:
+        """Return its cores."""
+        return self.millicores / PER_CORE
 
 
 def shares_mw(
@@ -36,7 +43,7 @@ def shares_mw(
     total_mw = round(1000 * power_w)
     # What lies between two rounded sums adds up, whatever each part is rounded to.
     cuts_mw = [min(round(1000 * sum_w), total_mw) for sum_w in accumulate(parts_w, initial=0.0)]
-    is_full = sum(job.cores for job in jobs) == node_cores
+    is_full = sum(job.millicores for job in jobs) == millicores(node_cores)
     cuts_mw[-1:] = [total_mw] * 2 if is_full else [cuts_mw[-1], total_mw]
     return [after - before for before, after in pairwise(cuts_mw)]
 
@@ -49,5 +56,5 @@ def _activities(idle_w: float, node_cores: int, jobs: Sequence[NodeUser]) -> lis
         for job, power_w in zip(jobs, known_w, strict=False)
     ]
     if len(known_w) < len(jobs) or not sum(expected):
-        return [float(job.cores) for job in jobs]
+        return [job.cores for job in jobs]
     return expected

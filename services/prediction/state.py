@@ -24,8 +24,12 @@ _JOBS_BEFORE: Final = (
     *("job_id", "attempt", "app_id", "user", "account", "nodes", "walltime_s"),
     *("reference_cluster", "shareable", "submit_s", "priority", "memory_gib", "architectures"),
     *("cores_per_unit", "memory_gib_per_unit", "resources_per_unit", "units_per_node"),
+    *("begin_s", "deadline_s", "depends_on_any", "job_name", "sequence", "partitions", "features"),
+    *("nodes_wanted", "nodes_excluded", "clusters", "home_cluster", "qos", "reservation"),
+    *("array", "array_at_most", "array_id", "array_index", "array_ordinal", "parts", "licences"),
+    *("manager_priority", "is_interactive", "starts_within_s"),
 )
-_JOBS: Final = RowCodec(Job, version=2, previous=RowCodec(Job, only=_JOBS_BEFORE).decode)
+_JOBS: Final = RowCodec(Job, version=3, previous=RowCodec(Job, version=2, only=_JOBS_BEFORE).decode)
 
 
 class MeanReading(NamedTuple):

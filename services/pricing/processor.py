@@ -522,6 +522,7 @@ def _needed_of(submitted: JobSubmitted) -> JobSubmitted:
         walltime_s=submitted.walltime_s,
         memory_gib=submitted.memory_gib,
         cores_per_unit=submitted.cores_per_unit,
+        millicores_per_unit=submitted.millicores_per_unit,
         memory_gib_per_unit=submitted.memory_gib_per_unit,
         resources_per_unit=submitted.resources_per_unit,
         shareable=submitted.shareable,

@@ -8,6 +8,7 @@ from coplace.v1.jobs_pb2 import JobStarted, JobSubmitted
 
 from coplace_client.bounds import NODE_POWER_W
 from coplace_client.errors import RejectedError
+from coplace_client.millicores import exact_cores, millicores
 from shared.catalogue.payloads.domain_types import asked_memory_gib, asked_resources, cluster_of
 from shared.domain.money import micro_units, service_units
 from shared.domain.tariff import CORE, GIB, PriceTariff, RateScope
@@ -71,7 +72,8 @@ def reserved_micro_su(
 ) -> int:
     """Return the reservation for a run, 0.000001 SU. Units that are nodes count as whole ones."""
     units, walltime_us = submitted.nodes, round(submitted.walltime_s * 1e6)
-    held_cores = units * (submitted.cores_per_unit or cores.of(started.cluster))
+    of_unit = submitted.cores_per_unit or cores.of(started.cluster)
+    held_cores = exact_cores(units * millicores(of_unit, submitted.millicores_per_unit))
     if isinstance(terms, Decimal):
         in_full = service_units(terms * held_cores * walltime_us / 1_000_000)
     else:
@@ -82,9 +84,9 @@ def reserved_micro_su(
     return min(micro_units(in_full), _MOST_MICRO_SU)
 
 
-def _held(submitted: JobSubmitted, cores: int) -> dict[str, Decimal]:
+def _held(submitted: JobSubmitted, cores: Decimal) -> dict[str, Decimal]:
     units = submitted.nodes
     memory_gib = asked_memory_gib(submitted, units)
     others = {name: Decimal(n) for name, n in asked_resources(submitted, units).items()}
     memory = {GIB: Decimal(repr(memory_gib))} if memory_gib else {}
-    return {**others, **memory, CORE: Decimal(cores)}
+    return {**others, **memory, CORE: cores}

@@ -10,6 +10,7 @@ from coplace.v1.jobs_pb2 import JobFinished, JobRequeued, JobSeized, JobStarted,
 from google.protobuf.message import Message
 
 from coplace_client.clock import TOLERANCE_US
+from coplace_client.millicores import millicores
 from shared.domain.hostlist import expand
 
 
@@ -148,7 +149,8 @@ def has_nodes_alone(submitted: JobSubmitted | None, grant: int, node_cores: int)
     if submitted is None:
         return True
     if submitted.cores_per_unit and (submitted.shareable or not grant):
-        return 0 < node_cores <= submitted.cores_per_unit
+        of_unit = millicores(submitted.cores_per_unit, submitted.millicores_per_unit)
+        return 0 < millicores(node_cores) <= of_unit
     return not submitted.shareable
 
 

@@ -15,6 +15,7 @@ from coplace_client.bounds import (
 )
 from coplace_client.checks import require_text
 from coplace_client.errors import RejectedError
+from coplace_client.millicores import PER_CORE
 from shared.domain.features import require_feature
 from shared.domain.folding import MOST_HOST_LIST_BYTES, always_fit
 from shared.domain.node import NodeNames
@@ -233,15 +234,20 @@ class Cluster:
         )
 
     def accelerators_of_node_w(
-        self, resources_per_unit: Resources, cores_per_unit: int, *, shareable: bool
+        self, resources_per_unit: Resources, unit_millicores: int, *, shareable: bool
     ) -> float:
-        """Return the design power of a node used whole by units of so many accelerators and cores
-        (0: all, or half of a node that is shared), W: a unit's share of its cores has a unit's
-        accelerators."""
+        """Return the design power of a node used whole by units of so many accelerators and
+        thousandths of a core (0: all, or half of a node that is shared), W: a unit's share of its
+        cores has a unit's accelerators."""
         if not resources_per_unit:
             return 0.0
-        cores = cores_per_unit or self.cores_for(shareable=shareable)
+        cores = unit_millicores / PER_CORE or self.cores_for(shareable=shareable)
         return self.accelerators_w(resources_per_unit) * self.cores_per_node / cores
+
+    @property
+    def millicores_per_node(self) -> int:
+        """Return the thousandths of a core that each of its nodes has."""
+        return self.cores_per_node * PER_CORE
 
     def cores_for(self, *, shareable: bool) -> int:
         """Return the cores that a job uses on each of its nodes: half when it shares, but one, else

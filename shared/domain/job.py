@@ -17,18 +17,19 @@ from coplace_client.bounds import (
 )
 from coplace_client.checks import require_not_negative, require_text
 from coplace_client.errors import RejectedError
+from coplace_client.millicores import millicores
 from shared.domain.array_tasks import TaskIndices, parse_tasks, task_id
 from shared.domain.cluster import Cluster
 from shared.domain.features import parse_features
 from shared.domain.hostlist import count_names, expand
-from shared.domain.parts import JobPart, asked_in_all, require_parts
+from shared.domain.parts import JobPart, asked_in_all, require_millicores, require_parts
 from shared.domain.resources import Resources, require_licences, require_resources
 
 MOST_PRIORITY: Final = round(PRIORITY.most)
 # What a gang says of each of its parts, and not of the whole.
 _OF_PARTS: Final = (
     *("cores_per_unit", "units_per_node", "memory_gib_per_unit", "resources_per_unit"),
-    *("memory_gib", "nodes_wanted"),
+    *("memory_gib", "nodes_wanted", "millicores_per_unit"),
 )
 # Choices of partitions that a pass tries for a gang.
 _MOST_CHOICES: Final = 64
@@ -47,6 +48,7 @@ class Job:
 
     It consists of `nodes` equal units: whole nodes, half of each where it is shareable, or
     `cores_per_unit` cores, of which `units_per_node` at most (0: any number) go onto one node.
+    Cores that are no whole ones are rounded up, and are exactly `millicores_per_unit` thousandths.
     `walltime_s` relates to `reference_cluster` at its nominal P-state. `memory_gib` is that of the
     whole job, 0 where any nodes will do; `architectures` are empty where it runs everywhere. It
     starts not before `begin_s` and ends by `deadline_s`, 0 without, when one of its dependencies is
@@ -111,6 +113,7 @@ class Job:
     manager_priority: int = 0
     is_interactive: bool = False
     starts_within_s: float = 0.0
+    millicores_per_unit: int = 0
 
     def __post_init__(self) -> None:
         for field in ("job_id", "user", "account", "reference_cluster"):
@@ -213,6 +216,8 @@ class Job:
     def _check_unit(self) -> None:
         for field in ("cores_per_unit", "memory_gib_per_unit", "units_per_node"):
             QUANTITIES[field].require_if_known(field, getattr(self, field))
+        if self.millicores_per_unit:
+            require_millicores(self.cores_per_unit, self.millicores_per_unit)
         require_resources("resources_per_unit", self.resources_per_unit)
         if self.licences:
             require_licences("licences", self.licences)
@@ -235,6 +240,11 @@ class Job:
         """Return whether it says what memory it needs, and the cluster not what its nodes have."""
         needs_memory = self.memory_gib or self.memory_gib_per_unit
         return bool(needs_memory) and not all(each.memory_gib for each in cluster.node_classes)
+
+    @property
+    def unit_millicores(self) -> int:
+        """Return the thousandths of a core of each unit; 0 where it asks for no cores."""
+        return millicores(self.cores_per_unit, self.millicores_per_unit)
 
     @property
     def is_of_nodes(self) -> bool:

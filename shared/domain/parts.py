@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from coplace_client.bounds import LENGTHS, QUANTITIES
 from coplace_client.errors import RejectedError
+from coplace_client.millicores import millicores, require_rounded
 from shared.domain.resources import Resources, require_resources, resources_of
 
 
@@ -27,12 +28,15 @@ class JobPart:
     features: str = ""
     nodes_wanted: tuple[str, ...] = ()
     nodes_excluded: tuple[str, ...] = ()
+    millicores_per_unit: int = 0
 
     def __post_init__(self) -> None:
         for field in ("units", "units_per_node"):
             QUANTITIES[field].require(field, getattr(self, field))
         for field in ("cores_per_unit", "memory_gib_per_unit"):
             QUANTITIES[field].require_if_known(field, getattr(self, field))
+        if self.millicores_per_unit:
+            require_millicores(self.cores_per_unit, self.millicores_per_unit)
         require_resources("resources_per_unit", self.resources_per_unit)
 
     @property
@@ -46,9 +50,9 @@ class JobPart:
         return min(self.units, self.units_per_node)
 
     @property
-    def cores_per_node(self) -> int:
-        """Return how many cores each of its nodes has at least; 0 where any do."""
-        return self.most_on_a_node * self.cores_per_unit
+    def millicores_per_node(self) -> int:
+        """Return how many thousandths of a core each of its nodes has at least; 0 where any do."""
+        return self.most_on_a_node * millicores(self.cores_per_unit, self.millicores_per_unit)
 
     @property
     def memory_gib_per_node(self) -> float:
@@ -64,6 +68,12 @@ class JobPart:
     def has_wishes(self) -> bool:
         """Return whether not all nodes of a cluster are the same to it."""
         return bool(self.partitions or self.features or self.nodes_wanted or self.nodes_excluded)
+
+
+def require_millicores(cores_per_unit: int, millicores_per_unit: int) -> None:
+    """Raise RejectedError for thousandths of a core that no unit has."""
+    QUANTITIES["millicores_per_unit"].require("millicores_per_unit", millicores_per_unit)
+    require_rounded("cores_per_unit", cores_per_unit, millicores_per_unit)
 
 
 def require_parts(parts: tuple[JobPart, ...], nodes: int) -> None:

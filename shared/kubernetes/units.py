@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from coplace_client.bounds import CORES_PER_NODE, NODE_MEMORY_GIB
 from coplace_client.errors import RejectedError
+from coplace_client.millicores import PER_CORE, whole_cores
 from shared.domain.resources import require_resources, resources_of
 from shared.kubernetes.quantities import quantity
 
@@ -25,9 +26,10 @@ _Amounts = Counter[str]
 
 @dataclass(frozen=True, slots=True)
 class PodNeeds:
-    """Of one pod. `resources` are extended ones: see `resource_names`."""
+    """Of one pod: thousandths of a core, memory, and `resources`, extended ones: see
+    `resource_names`."""
 
-    cores: int
+    millicores: int
     memory_gib: float
     resources: Mapping[str, int]
 
@@ -68,15 +70,15 @@ def pod_needs(pod: Mapping[str, Any], default_cpu: Fraction) -> PodNeeds:
 
 
 def needs_of(asked: Mapping[str, Fraction]) -> PodNeeds:
-    """Return amounts of a pod in whole cores and resources. Raises RejectedError, which names the
-    field."""
+    """Return amounts of a pod in thousandths of a core and whole resources. Raises RejectedError,
+    which names the field."""
     memory_gib = float(asked.get("memory", Fraction(0)) / _GIB)
     found = PodNeeds(
-        cores=ceil(asked.get("cpu", Fraction(0))),
+        millicores=ceil(asked.get("cpu", Fraction(0)) * PER_CORE),
         memory_gib=max(memory_gib, NODE_MEMORY_GIB.least) if memory_gib else 0.0,
         resources=count_resources(asked),
     )
-    CORES_PER_NODE.require("requests.cpu", found.cores)
+    CORES_PER_NODE.require("requests.cpu", whole_cores(found.millicores))
     NODE_MEMORY_GIB.require_if_known("requests.memory", found.memory_gib)
     require_resources("requests", resources_of(found.resources))
     return found

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from coplace_client.millicores import cores_text
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job
 from shared.power_prediction.blend import Context
@@ -55,7 +56,7 @@ class KindOfJob(NamedTuple):
         """Return the kind of a job on a cluster."""
         of_job = job.user, job.app_id, size_of(job), job.walltime_s
         accelerators_w = cluster.accelerators_of_node_w(
-            job.resources_per_unit, job.cores_per_unit, shareable=job.shareable
+            job.resources_per_unit, job.unit_millicores, shareable=job.shareable
         )
         return cls(cluster.node_model, freq_ghz, *of_job, accelerators_w)
 
@@ -93,7 +94,7 @@ def size_of(job: Job) -> str:
     if job.shareable:
         has.append("shareable")
     if job.cores_per_unit:
-        has.append(f"{job.cores_per_unit} cores")
+        has.append(f"{cores_text(job.unit_millicores)} cores")
     has += [f"{count} {name}" for name, count in job.resources_per_unit]
     words = ", ".join(has)
     return words if len(words) <= MOST_SIZE else sha256(words.encode()).hexdigest()

@@ -107,7 +107,7 @@ def _submitted(kind: KindOfJob) -> list[float]:
 
 def _size(words: str) -> _Size:
     """Return what the words say of a unit; of a digest nothing."""
-    counts = re.findall(r"(?:^|, )(\d+) (\w+)", words)
+    counts = re.findall(r"(?:^|, )(\d+(?:\.\d+)?) (\w+)", words)
     units, *others = [(float(count), name) for count, name in counts] or [(nan, "")]
     cores = sum(count for count, name in others if name == "cores")
     devices = sum(count for count, name in others if name != "cores")

@@ -32,8 +32,9 @@ from coplace.v1.tariffs_pb2 import (
 
 from coplace_client.bounds import WALLTIME_S
 from coplace_client.errors import RejectedError
+from coplace_client.millicores import beside_cores, exact_cores, millicores, whole_cores
 from coplace_client.numbers import amount
-from shared.catalogue.payloads.domain_types import cores_of, suspensions
+from shared.catalogue.payloads.domain_types import millicores_of, suspensions
 from shared.catalogue.payloads.tariffs import NAMED_FUNCTIONS, function_of, surcharge_of
 from shared.domain.money import micro_units, service_units, su_text
 from shared.domain.plausible_power import most_energy_j
@@ -99,7 +100,7 @@ class ChargeRevision:
 def usage_of(finished: JobFinished) -> Occupied:
     """Return what a finished job occupied. Raises RejectedError."""
     times_us = finished.started_at_us, finished.ended_at_us
-    return Occupied(cores_of(finished), *times_us, suspensions(finished))
+    return Occupied(millicores_of(finished), *times_us, suspensions(finished))
 
 
 def charge_message(
@@ -115,7 +116,8 @@ def charge_message(
         user=finished.user,
         account=finished.account,
         cluster=finished.cluster,
-        cores=usage.cores,
+        cores=whole_cores(usage.millicores),
+        millicores=beside_cores(usage.millicores),
         runtime_s=usage.runtime_us / 1e6,
         evidence=[_evidence_message(row) for row in rows],
         charged_at_us=made.charged_at_us,
@@ -260,8 +262,13 @@ def recompute(charge: ChargeMade) -> Price:
         found = rated_price(_lines(charge), function, runtime_us, rows)
     else:
         rate = _decimal("rate_su_per_core_s", charge.rate_su_per_core_s)
-        found = price(rate, charge.cores, runtime_us, rows)
+        found = price(rate, charged_cores(charge), runtime_us, rows)
     return _borne(found, charge.reason)
+
+
+def charged_cores(charge: ChargeMade) -> Decimal:
+    """Return the cores that a charge is of, exactly."""
+    return exact_cores(millicores(charge.cores, charge.millicores))
 
 
 def audit(charge: ChargeMade) -> None:

@@ -14,6 +14,7 @@ from typing import Final
 from coplace_client.bounds import CORE_S, CORES
 from coplace_client.checks import require_text
 from coplace_client.errors import RejectedError
+from coplace_client.millicores import PER_CORE, exact_cores, whole_cores
 from shared.domain.money import service_units
 from shared.models.shutters import Interference
 
@@ -44,16 +45,21 @@ class Occupied:
     """What a job occupied: all its cores are C of equation 1. A job that never started has
     `started_at_us` 0; in `suspended` times (from, until) it did not run. Raises RejectedError."""
 
-    cores: int
+    millicores: int
     started_at_us: int
     ended_at_us: int
     suspended: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
-        CORES.require("cores", self.cores)
+        CORES.require("cores", whole_cores(self.millicores))
         if not 0 <= self.started_at_us <= self.ended_at_us:
             raise RejectedError("ended_at_us", "must not lie before started_at_us, nor before 1970")
-        CORE_S.require("ended_at_us", self.cores * self.runtime_us / 1e6)
+        CORE_S.require("ended_at_us", self.millicores / PER_CORE * self.runtime_us / 1e6)
+
+    @property
+    def cores(self) -> Decimal:
+        """Return its cores, exactly."""
+        return exact_cores(self.millicores)
 
     @property
     def runtime_us(self) -> int:
@@ -189,7 +195,7 @@ class Price:
 
 
 def price(
-    rate_su_per_core_s: Decimal, cores: int, runtime_us: int, rows: Iterable[Evidence]
+    rate_su_per_core_s: Decimal, cores: Decimal | int, runtime_us: int, rows: Iterable[Evidence]
 ) -> Price:
     """Return equation 4, L x (T_solo / T_co) x C x T_solo, beside equation 1, L x C x T_co."""
     if not runtime_us:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from coplace.v1.jobs_pb2 import JobFinished, JobSubmitted
 from coplace.v1.placement_service_pb2 import QuotedPlacement, QuotedPrice
 
+from coplace_client.millicores import beside_cores, millicores, whole_cores
 from shared.catalogue.payloads.domain_types import asked_memory_gib, asked_resources
 from shared.domain.tariff import HOUR_US, HOURS_A_DAY, RateScope
 from shared.pricing.charge import AttemptEnd, ChargeRevision, charge_message, usage_of
@@ -79,13 +80,15 @@ class Quotation(NamedTuple):
     def _finished(self, start_us: int, run_s: float, energy_j: float) -> JobFinished:
         """As its resource manager would publish it."""
         job, units = self.job, self.quoted.nodes
+        held = units * millicores(self.quoted.cores_per_unit, self.quoted.millicores_per_unit)
         return JobFinished(
             job_id=job.job_id,
             attempt=1,
             user=job.user,
             account=job.account,
             nodes=units,
-            cores=units * self.quoted.cores_per_unit,
+            cores=whole_cores(held),
+            millicores=beside_cores(held),
             cluster=self.quoted.cluster,
             node_model=self.quoted.node_model,
             partition=self.scope.partition,

@@ -43,11 +43,11 @@ def scope_of(finished: JobFinished) -> RateScope:
     return RateScope(finished.cluster, finished.node_model, finished.partition, finished.qos)
 
 
-def allocated_resources(finished: JobFinished, cores: int) -> dict[str, Decimal]:
+def allocated_resources(finished: JobFinished, cores: Decimal) -> dict[str, Decimal]:
     """Return units of each resource that the run had."""
     others = {name: Decimal(n) for name, n in finished.resources.items() if name != ENERGY}
     memory = {GIB: Decimal(repr(finished.memory_gib))} if finished.memory_gib else {}
-    return {**others, **memory, CORE: Decimal(cores)}
+    return {**others, **memory, CORE: cores}
 
 
 def amounts(

@@ -10,7 +10,7 @@ from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 
 from coplace_client.errors import UnusableError
-from shared.catalogue.payloads.domain_types import cores_of
+from shared.catalogue.payloads.domain_types import millicores_of
 from shared.domain.energy_tariff import Tariff
 from shared.domain.natural_order import natural
 from shared.replay.played import Fleet, JobIds, Played, Traits
@@ -95,7 +95,7 @@ def played_of(
     column = {name: at for at, name in enumerate(names)}
     cluster = np.array([column[job.cluster] for job in jobs])
     parts = [_part(truth, name, jobs) for name in names]
-    units = np.array([cores_of(job) // parts[column[job.cluster]] for job in jobs])
+    units = np.array([millicores_of(job) // parts[column[job.cluster]] for job in jobs])
     start_s, end_s = (np.array(times) / 1e6 for times in zip(*map(_times_us, jobs), strict=True))
     power_w = np.array([_energy_j(truth, job) for job in jobs]) / (end_s - start_s)
     starts = {(d.job_id, d.attempt): d for d in decisions if d.verdict == VERDICT_START}
@@ -140,9 +140,9 @@ def _energy_j(truth: Truth, job: JobFinished) -> float:
 
 
 def _part(truth: Truth, name: str, jobs: Sequence[JobFinished]) -> int:
-    """Cores that those of all jobs of a cluster, and of its nodes, are multiples of."""
-    here = (cores_of(job) for job in jobs if job.cluster == name)
-    return gcd(truth.models.clusters[name].cores_per_node, *here)
+    """Millicores that those of all jobs of a cluster, and of its nodes, are multiples of."""
+    here = (millicores_of(job) for job in jobs if job.cluster == name)
+    return gcd(truth.models.clusters[name].millicores_per_node, *here)
 
 
 def _best(start: PlacementDecided | None, column: Mapping[str, int], job: JobFinished) -> int:
@@ -154,7 +154,7 @@ def _best(start: PlacementDecided | None, column: Mapping[str, int], job: JobFin
 
 def _fleet(truth: Truth, parts: Sequence[int], tariff_of: Mapping[str, Tariff]) -> Fleet:
     clusters = truth.models.clusters.values()
-    of_a_node = [c.cores_per_node // part for c, part in zip(clusters, parts, strict=True)]
+    of_a_node = [c.millicores_per_node // part for c, part in zip(clusters, parts, strict=True)]
     return Fleet(
         names=tuple(c.name for c in clusters),
         units=np.array([c.nodes * units for c, units in zip(clusters, of_a_node, strict=True)]),

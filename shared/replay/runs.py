@@ -10,10 +10,11 @@ from coplace.v1.jobs_pb2 import JobFinished, JobStarted
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 
 from coplace_client.errors import RejectedError
+from coplace_client.millicores import PER_CORE, millicores
 from shared.domain.job import Job
 from shared.placement.state.model_store import ModelStore
 from shared.scheduling.capacity import Group
-from shared.scheduling.problem import unit_cores
+from shared.scheduling.problem import unit_millicores
 from shared.scheduling.progress import SUSPENDED, Progress, slowest
 from shared.scheduling.sharing import Member, Neighbours
 
@@ -23,30 +24,37 @@ _ENDS, _STARTS, _CHANGES = range(3)
 
 @dataclass(frozen=True, slots=True)
 class Allotment:
-    """What a job runs on: on each node of `nodes` so many `units`, each of `cores` cores."""
+    """What a job runs on: on each node of `nodes` so many `units`, each of `millicores`
+    thousandths of a core."""
 
     cluster: str
     freq_ghz: float
     nodes: tuple[int, ...]
     units: tuple[int, ...]
-    cores: int
+    millicores: int
 
     @property
-    def all_cores(self) -> int:
+    def all_millicores(self) -> int:
+        """Return the thousandths of a core of all its units."""
+        return self.millicores * sum(self.units)
+
+    @property
+    def all_cores(self) -> float:
         """Return the cores of all its units."""
-        return self.cores * sum(self.units)
+        return self.all_millicores / PER_CORE
 
     @property
-    def most_cores_on_a_node(self) -> int:
-        """Return the cores of the node with most units."""
-        return self.cores * max(self.units, default=0)
+    def most_millicores_on_a_node(self) -> int:
+        """Return the thousandths of a core of the node with most units."""
+        return self.millicores * max(self.units, default=0)
 
     @classmethod
     def from_decision(cls, start: PlacementDecided) -> "Allotment":
         """Return what placement decided."""
         nodes = tuple(start.node_indices)
         units = tuple(start.node_units) or (1,) * len(nodes)
-        return cls(start.cluster, start.freq_ghz, nodes, units, start.cores_per_node)
+        of_unit = millicores(start.cores_per_node, start.millicores_per_unit)
+        return cls(start.cluster, start.freq_ghz, nodes, units, of_unit)
 
 
 @dataclass(slots=True, eq=False)
@@ -73,14 +81,14 @@ class Run:
     suspended_us: int | None = None
     stretches: list[tuple[int, float]] = field(default_factory=list)
     freq_ghz: float = field(init=False)
-    cores_on: dict[int, int] = field(init=False)
+    millicores_on: dict[int, int] = field(init=False)
     _since_us: int = field(init=False)
 
     def __post_init__(self) -> None:
         self._since_us = self.started_us
         self.freq_ghz = self.allotment.freq_ghz
         placed = zip(self.allotment.nodes, self.allotment.units, strict=True)
-        self.cores_on = {node: units * self.allotment.cores for node, units in placed}
+        self.millicores_on = {node: units * self.allotment.millicores for node, units in placed}
 
     @property
     def is_suspended(self) -> bool:
@@ -150,8 +158,8 @@ class Nodes:
     def _pace(self, run: Run) -> float:
         cluster = run.allotment.cluster
         beside = {
-            (cores, _group(self._on[cluster, node], node, run.job.job_id))
-            for node, cores in run.cores_on.items()
+            (share, _group(self._on[cluster, node], node, run.job.job_id))
+            for node, share in run.millicores_on.items()
             if len(self._on[cluster, node]) > 1
         }
         return slowest(self._slowdown(cluster, (run.job.app_id, c), group) for c, group in beside)
@@ -165,9 +173,10 @@ class Nodes:
 
 
 def _group(on: Mapping[str, Run], node: int, but: str) -> Group:
-    """Return the applications and cores of the jobs that run on a node, without one of them."""
+    """Return the applications and millicores of the jobs that run on a node, without one of
+    them."""
     others = (run for job_id, run in on.items() if job_id != but and not run.is_suspended)
-    return tuple(sorted((other.job.app_id, other.cores_on[node]) for other in others))
+    return tuple(sorted((other.job.app_id, other.millicores_on[node]) for other in others))
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +230,7 @@ def _allotment(
     nodes = tuple(models.node_names[message.cluster].in_order(message.nodes))
     units = tuple(message.node_units) or (1,) * len(nodes)
     freq_ghz = message.freq_ghz or (decided.freq_ghz if decided else cluster.nominal_ghz)
-    return Allotment(message.cluster, freq_ghz, nodes, units, unit_cores(job, cluster))
+    return Allotment(message.cluster, freq_ghz, nodes, units, unit_millicores(job, cluster))
 
 
 def work_s(

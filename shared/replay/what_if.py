@@ -41,6 +41,7 @@ from coplace.v1.placement_pb2 import (
 from coplace.v1.plans_pb2 import PlanProposed
 from google.protobuf.message import Message
 
+from coplace_client.millicores import beside_cores, whole_cores
 from shared.catalogue.event import Event
 from shared.catalogue.options import follows_decisions
 from shared.catalogue.policy_declarations import reset_values
@@ -425,7 +426,7 @@ class WhatIf(Dispatcher):
             user=job.user,
             account=job.account,
             nodes=len(on.nodes),
-            cores_per_node=on.most_cores_on_a_node,
+            cores_per_node=whole_cores(on.most_millicores_on_a_node),
             freq_ghz=run.freq_ghz,
             submitted_at_us=round(job.submit_s * 1e6),
             started_at_us=run.started_us,
@@ -433,7 +434,8 @@ class WhatIf(Dispatcher):
             energy_j=sum(each.energy_j for each in intervals),
             node_model=self._truth.models.clusters[on.cluster].node_model,
             grant=run.grant,
-            cores=on.all_cores,
+            cores=whole_cores(on.all_millicores),
+            millicores=beside_cores(on.all_millicores),
             resources=dict(job.resources(units)),
             intervals=intervals if run.stretches else (),
         )

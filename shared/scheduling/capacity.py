@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from shared.scheduling.problem import Allocation, Kind, NodeTable
 
-# Applications with their cores on one node, ascending: one pair a job.
+# Applications with their thousandths of a core on one node, ascending: one pair a job.
 Group = tuple[tuple[str, int], ...]
 # The number of the group of an empty node.
 NOBODY = 0
@@ -144,7 +144,7 @@ class Capacity:
             before = group[node]
             number = after.get((before, count))
             if number is None:
-                member = kind.app, count * kind.shape.cores
+                member = kind.app, count * kind.shape.millicores
                 number = after[before, count] = change(before, member)
             group[node] = number
 

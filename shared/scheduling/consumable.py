@@ -213,7 +213,7 @@ class ConsumableScheduler(BackfillScheduler):
     def why_no_neighbour(self, entry: Entry) -> str:
         """Return why it may not join the jobs beside which a unit of it would fit."""
         kind, shape = self.kinds[entry.kind], self._nodes.shape_of(self._number(entry))
-        newcomer = kind.app, kind.shape.cores
+        newcomer = kind.app, kind.shape.millicores
         return self.neighbours.refusal(newcomer, self._nodes.groups_beside(shape))
 
     @property

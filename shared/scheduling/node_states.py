@@ -19,6 +19,9 @@ MOST_KEPT: Final = 20_000
 _PLACE: Final = 3
 # Sets of nodes that jobs named; most of these jobs may have ended.
 _MOST_SETS: Final = 4_000
+# Jobs that share a node: what is kept of its groups grows with their square, and jobs of thousandths
+# of a core are cheap to make.
+MOST_JOBS: Final = 1_024
 
 
 class NodeState(NamedTuple):
@@ -292,7 +295,7 @@ class KnownStates:
         free = tuple([amount - more * need for amount, need in zip(free, shape.needs, strict=True)])
         if shape.exclusive:
             return NodeState(free, amounts, holders + sign, closed + sign, group, like)
-        member = kind.app, units * shape.cores
+        member = kind.app, units * shape.millicores
         change = self.groups.add_member if sign > 0 else self.groups.remove_member
         return NodeState(free, amounts, holders + sign, closed, change(group, member), like)
 
@@ -319,6 +322,8 @@ class KnownStates:
         to be alone."""
         if (state.holders if shape.exclusive else state.closed) > 0:
             return 0
+        if state.holders >= MOST_JOBS:
+            return 0
         if shape.where and not may_be_on(shape, state.like):
             return 0
         return units_of(state.free, shape)
@@ -338,7 +343,7 @@ class KnownStates:
         must not, and on an empty node, which is the last choice."""
         if kind.shape.exclusive or group == NOBODY:
             return inf
-        newcomer = kind.app, units * kind.shape.cores
+        newcomer = kind.app, units * kind.shape.millicores
         key = *newcomer, group
         found = self._costs.get(key)
         if found is None:

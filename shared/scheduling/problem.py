@@ -1,6 +1,7 @@
 """The problem of scheduling: units of jobs over the nodes of a cluster. Frozen, and solver-free.
 
-Amounts are whole numbers (cores, MiB, counts), so that no order of sums changes a decision.
+Amounts are whole numbers (thousandths of a core, MiB, counts), so that no order of sums changes a
+decision.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,6 +14,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from coplace_client.bounds import UNITS_PER_NODE
+from coplace_client.millicores import millicores
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job, jobs_of_parts
 from shared.domain.resources import Resources
@@ -34,6 +37,7 @@ Ints = NDArray[np.int64]
 MIB_PER_GIB: Final = 1024
 # What a node has of a resource that was not declared: more than any job asks for.
 UNKNOWN: Final = 2**40
+_MOST_UNITS: Final = int(UNITS_PER_NODE.most)
 CORES: Final = "cores"
 MEMORY: Final = "memory_mib"
 
@@ -56,8 +60,8 @@ class Shape(NamedTuple):
     parts: "tuple[PartShape, ...]" = ()
 
     @property
-    def cores(self) -> int:
-        """Return its cores, the first of what it needs."""
+    def millicores(self) -> int:
+        """Return its thousandths of a core, the first of what it needs."""
         return self.needs[0]
 
 
@@ -123,7 +127,7 @@ def _classes(cluster: Cluster) -> tuple[tuple[str, ...], Ints, Ints]:
     names = NodeTable.names_of(cluster)
     columns = [
         [
-            cluster.cores_per_node,
+            cluster.millicores_per_node,
             mib(each.memory_gib) if each.memory_gib else UNKNOWN,
             *(dict(each.resources).get(name, 0) for name in names[2:]),
         ]
@@ -157,12 +161,19 @@ def shape_on(
     if not wanted.keys() <= set(names):
         return None
     amounts = (
-        unit_cores(job, cluster),
+        unit_millicores(job, cluster),
         _memory_mib(job, cluster),
         *(wanted.get(name, 0) for name in names[2:]),
     )
-    most = job.units_per_node if job.cores_per_unit else 1
-    return Shape(amounts, not job.shareable, most, where)
+    return Shape(amounts, not job.shareable, _most_per_node(job), where)
+
+
+def _most_per_node(job: Job) -> int:
+    """Return how many units go onto a node, 0 as many as fit: of parts of a core more might than a
+    start can name."""
+    if not job.cores_per_unit:
+        return 1
+    return job.units_per_node or (_MOST_UNITS if job.millicores_per_unit else 0)
 
 
 def _memory_mib(job: Job, cluster: Cluster) -> int:
@@ -199,7 +210,7 @@ def kind_on(
     if where is not None and not where:
         return None
     if job.is_of_nodes and not (job.memory_gib and (where or cluster.declared_classes)):
-        return _licensed(whole_node(cluster.cores_per_node, len(names), where or ()), job)
+        return _licensed(whole_of(cluster, len(names), where or ()), job)
     shape = shape_on(job, cluster, names, where or ())
     if shape is None:
         return None
@@ -218,10 +229,10 @@ def _gang_on(
     found: list[PartShape] = []
     for part, alone in zip(job.parts, jobs_of_parts(job), strict=True):
         kind = kind_on(alone, cluster, names, refused, with_down=with_down)
-        if kind is None or part.cores_per_node > cluster.cores_per_node:
+        if kind is None or part.millicores_per_node > cluster.millicores_per_node:
             return None
         found.append(PartShape(part.nodes, kind.shape))
-    whole = whole_node(cluster.cores_per_node, len(names))
+    whole = whole_of(cluster, len(names))
     if all(part.shape == whole.shape for part in found):
         return _licensed(whole, job)
     return _licensed(_kind_of_parts(whole, found), job)
@@ -274,7 +285,7 @@ def held_kind(job: Job, cluster: Cluster, names: Sequence[str], nodes: Iterable[
     that is up, else in one that is down, else all of its nodes where the cluster has no more what
     it needs."""
     if job.parts:
-        return _licensed(whole_node(cluster.cores_per_node, len(names)), job)
+        return _licensed(whole_of(cluster, len(names)), job)
     allocated = tuple(nodes)
     kind = kind_on(job, cluster, names)
     if kind is not None:
@@ -286,7 +297,7 @@ def held_kind(job: Job, cluster: Cluster, names: Sequence[str], nodes: Iterable[
         return held_by(ways_of(kind), allocated)
     shape = shape_on(job, cluster, names)
     if shape is None:
-        return _licensed(whole_node(cluster.cores_per_node, len(names)), job)
+        return _licensed(whole_of(cluster, len(names)), job)
     return Kind("" if shape.exclusive else job.app_id, shape, job.licences)
 
 
@@ -365,41 +376,50 @@ def most_of(fitting: Ints, where: Sequence[Where]) -> int:
 
 
 @lru_cache(maxsize=1024)
-def whole_node(cores: int, resources: int, where: tuple[Where, ...] = ()) -> Kind:
-    """Return the kind of jobs that take nodes of so many cores, of any kind, in such places."""
-    return Kind("", Shape((cores, *(0,) * (resources - 1)), True, 1, where))
+def whole_node(amount: int, resources: int, where: tuple[Where, ...] = ()) -> Kind:
+    """Return the kind of jobs that take nodes of such an amount of the first resource, of any kind,
+    in such places."""
+    return Kind("", Shape((amount, *(0,) * (resources - 1)), True, 1, where))
+
+
+def whole_of(cluster: Cluster, resources: int, where: tuple[Where, ...] = ()) -> Kind:
+    """Return the kind of jobs that take nodes of a cluster, of any kind, in such places."""
+    return whole_node(cluster.millicores_per_node, resources, where)
 
 
 def counts_nodes(job: Job, kind: Kind, cluster: Cluster) -> bool:
     """Return True where a job of this kind takes whole nodes, any will do, and only how many are
     free counts."""
-    whole = whole_node(cluster.cores_per_node, len(kind.shape.needs))
+    whole = whole_of(cluster, len(kind.shape.needs))
     return job.is_of_nodes and kind == whole
 
 
 def takes_nodes(table: NodeTable, shape: Shape) -> bool:
     """Return True where a unit is a node, of which no other job has anything."""
-    return shape.exclusive and shape.most_per_node == 1 and shape.cores == _most_cores(table)
+    return (
+        shape.exclusive and shape.most_per_node == 1 and shape.millicores == _most_of_first(table)
+    )
 
 
 @lru_cache(maxsize=64)  # there are few tables, and each entry that waits is asked about
-def _most_cores(table: NodeTable) -> int:
+def _most_of_first(table: NodeTable) -> int:
     return int(table.amounts[0].max())
 
 
 def nodes_worth(job: Job, cluster: Cluster, units: int) -> int:
     """Return the nodes that so many of its units are worth there by their cores, rounded up."""
-    return -(-units * job.cores_per_unit // cluster.cores_per_node) if job.cores_per_unit else units
+    of_units = units * job.unit_millicores
+    return -(-of_units // cluster.millicores_per_node) if of_units else units
 
 
 def core_share(job: Job, cluster: Cluster) -> float:
     """Return the part of a node that one unit of the job is, by its cores."""
-    return unit_cores(job, cluster) / cluster.cores_per_node
+    return unit_millicores(job, cluster) / cluster.millicores_per_node
 
 
-def unit_cores(job: Job, cluster: Cluster) -> int:
-    """Return the cores of one unit of the job."""
-    return job.cores_per_unit or cluster.cores_for(shareable=job.shareable)
+def unit_millicores(job: Job, cluster: Cluster) -> int:
+    """Return the thousandths of a core of one unit of the job."""
+    return job.unit_millicores or millicores(cluster.cores_for(shareable=job.shareable))
 
 
 def most_units(job: Job, cluster: Cluster) -> int:

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from math import inf, isnan, nan
 from typing import Final, NamedTuple, Protocol
 
+from coplace_client.millicores import PER_CORE
 from coplace_client.signature import Signature
 from shared.models.degradation import slowdown_of_shares
 from shared.models.pair_trees import PairTrees, Reached, Side
 from shared.scheduling.capacity import Group
 
-# A job on a node: its application and its cores there.
+# A job on a node: its application and its thousandths of a core there.
 Member = tuple[str, int]
 
 # Two applications, which may be one, in the order of their names.
@@ -84,12 +85,12 @@ class PairCosts:
         self,
         trees: PairTrees,
         signatures: Mapping[str, Signature],
-        cores_per_node: int,
+        millicores_per_node: int,
         peak_gbps: float,
     ) -> None:
         self.version = trees.version
         self._trees, self._signatures = trees, signatures
-        self._cores_per_node, self._peak_gbps = cores_per_node, peak_gbps
+        self._millicores_per_node, self._peak_gbps = millicores_per_node, peak_gbps
         self._forget()
 
     def equals(self, other: "PairCosts | None") -> bool:
@@ -190,11 +191,12 @@ class PairCosts:
         return True
 
     def _side(self, member: Member) -> Side | None:
-        app, cores = member
+        app, millicores = member
         signature = self._signatures.get(app)
         if signature is None:
             return None
-        return Side.from_signature(signature, cores / self._cores_per_node, self._peak_gbps)
+        share = millicores / self._millicores_per_node
+        return Side.from_signature(signature, share, self._peak_gbps)
 
     def _make_room(self) -> None:
         if len(self._rows) * len(self._places) > _MOST_PAIRS:
@@ -230,9 +232,9 @@ class Contention:
     goes.
 
     `gbps` has the bandwidth of each application on a node used whole; a job draws the part of it
-    that its cores are of `cores_per_node`. All slowdowns on a node have to be predicted and none
-    may be above `max_slowdown`. `weights` is None while no degradation model is published: then no
-    jobs share. Applications that are `isolated` from each other, pairs in the order of their names,
+    that its cores are of a node's. All slowdowns on a node have to be predicted and none may be
+    above `max_slowdown`. `weights` is None while no degradation model is published: then no jobs
+    share. Applications that are `isolated` from each other, pairs in the order of their names,
     are not each other's newcomers, whatever is predicted. Where a node's resource manager shares it
     anyway (`is_open`) those of which nothing is predicted are taken not to slow each other down.
 
@@ -241,7 +243,7 @@ class Contention:
 
     gbps: Mapping[str, float]
     peak_gbps: float
-    cores_per_node: int
+    millicores_per_node: int
     weights: tuple[float, ...] | None
     max_slowdown: float
     isolated: Set[Pair] = frozenset()
@@ -263,7 +265,7 @@ class Contention:
         return pairs and self._follows_from() == other._follows_from()
 
     def _follows_from(self) -> tuple[object, ...]:
-        node = self.peak_gbps, self.cores_per_node, self.is_open
+        node = self.peak_gbps, self.millicores_per_node, self.is_open
         return node, self.weights, self.max_slowdown, self.isolated, self.gbps
 
     def predictor(self, app: str) -> str:
@@ -336,8 +338,9 @@ class Contention:
 
     def _share(self, member: Member) -> float:
         """Return a job's share of the peak bandwidth of a node."""
-        app, cores = member
-        return self.gbps.get(app, nan) * cores / self.cores_per_node / self.peak_gbps
+        app, millicores = member
+        cores, of_node = millicores / PER_CORE, self.millicores_per_node / PER_CORE
+        return self.gbps.get(app, nan) * cores / of_node / self.peak_gbps
 
     def _drawn(self, group: Group) -> "_Drawn":
         """Return the shares of a group, which are kept: the same groups are asked about for each

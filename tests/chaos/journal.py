@@ -4,6 +4,7 @@ did. The auditor compares topics with it."""
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
+from fractions import Fraction
 
 from coplace.v1.jobs_pb2 import JobFinished, JobSubmitted
 
@@ -37,6 +38,12 @@ class Run:
     grant: int = 0
     end: End | None = None
     failed: tuple[str, ...] = ()
+    millicores_per_unit: int = 0
+
+    @property
+    def of_a_unit(self) -> Fraction:
+        """The cores of each unit, exactly."""
+        return Fraction(self.millicores_per_unit, 1000) or Fraction(self.cores_per_unit)
 
     @property
     def key(self) -> tuple[str, int]:

@@ -37,6 +37,7 @@ from coplace.v1.placement_pb2 import (
     PlacementDecided,
 )
 
+from coplace_client.millicores import beside_cores, whole_cores
 from coplace_testing.topics import TopicReader
 from shared.catalogue.record import TopicPartition
 from shared.domain.hostlist import expand
@@ -227,6 +228,7 @@ class Manager:
         limit_us = round(decided.walltime_s * 1e6)
         units = tuple(decided.node_units) or (1,) * len(nodes)
         self._run(grant, nodes, units, decided.cores_per_node, limit_us, decided.freq_ghz)
+        self._runs[grant].millicores_per_unit = decided.millicores_per_unit
 
     def _run(
         self,
@@ -350,6 +352,7 @@ class Manager:
         run = self._close(grant, End.FINISHED)
         own = self._journal.own.get(run.job_id, _NOBODYS)
         submitted = self._journal.submission(run.job_id) or own
+        held = sum(run.units) * run.millicores_per_unit
         finished = JobFinished(
             job_id=run.job_id,
             attempt=run.attempt,
@@ -360,6 +363,8 @@ class Manager:
             account=submitted.account,
             nodes=sum(run.units),
             cores_per_node=run.cores_per_unit,
+            cores=whole_cores(held),
+            millicores=beside_cores(held),
             submitted_at_us=min(submitted.submitted_at_us, run.began_us),
             started_at_us=run.began_us,
             ended_at_us=self._clock.now_us,

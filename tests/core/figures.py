@@ -3,6 +3,7 @@ powers are powers of two or sums of few."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from math import inf
 from random import Random
 from typing import Any, Final, NamedTuple
@@ -13,7 +14,7 @@ from coplace.v1.jobs_pb2 import Part as PartMessage
 
 from shared.catalogue.event import Event
 from tests.core import systems
-from tests.core.plain import Budget, Counts, Members, Place, Shape, Window
+from tests.core.plain import Budget, Counts, Members, Needs, Place, Shape, Window
 from tests.unit.shared.placement import region
 
 CLUSTERS: Final = ("a", "b", "c")
@@ -103,8 +104,8 @@ class Known:
         for part in job.parts:
             alone = replace(job, parts=(), units=part.nodes, where=_where_of(job, part))
             count = min(part.units, part.per_node)
-            needs = (
-                ("cores", max(declared.cores, part.cores * count)),
+            needs: Needs = (
+                ("cores", max(declared.cores, part.each * count)),
                 ("memory", part.memory_gib * count * 1024),
                 ("gpu", part.gpus * count),
             )
@@ -131,7 +132,7 @@ class Known:
         offered = [Part(everywhere, False, False, 0, 0, -1)]
         if numbers:
             offered = [parts[number] for number in numbers if number in parts]
-        held = -(-job.units * job.cores // declared.cores) if job.cores else job.units
+        held = -(-job.units * job.each // declared.cores) if job.cores else job.units
         holds, places = EXPRESSIONS[asked.feature][1], []
         wanted = frozenset(asked.wanted)
         for part in offered:
@@ -150,9 +151,10 @@ class Known:
 
     def _unit(self, job: systems.Submit, cluster: str) -> Shape:
         declared, app = self.clusters[cluster], region.APPS[job.app]
+        needs: dict[str, int | Fraction]
         least_mib = 32 * 1024 if gpu_nodes(declared) else 0
         if job.cores:
-            needs = {"cores": job.cores, "memory": job.memory_gib * 1024, "gpu": job.gpus}
+            needs = {"cores": job.each, "memory": job.memory_gib * 1024, "gpu": job.gpus}
             return Shape(app, tuple(needs.items()), not job.shares, job.most)
         if job.shares:
             needs = {"cores": declared.cores // 2, "memory": least_mib // 2}
@@ -362,6 +364,7 @@ def submission(job_id: str, job: Job, time_us: int) -> Event:
     }
     if step.cores:
         asked |= {"cores_per_unit": step.cores, "units_per_node": step.most}
+        asked |= {"millicores_per_unit": step.millicores}
         asked |= {"memory_gib_per_unit": float(step.memory_gib)}
         asked |= {"resources_per_unit": {"gpu": step.gpus} if step.gpus else {}}
     if step.licences:
@@ -386,6 +389,7 @@ def _part(part: systems.PartAsked) -> PartMessage:
         units=part.units,
         units_per_node=part.per_node,
         cores_per_unit=part.cores,
+        millicores_per_unit=part.millicores,
         memory_gib_per_unit=part.memory_gib,
         resources_per_unit={"gpu": part.gpus} if part.gpus else {},
         partitions=[f"part-{number}" for number in where.partitions],

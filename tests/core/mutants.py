@@ -508,6 +508,21 @@ MUTANTS: Final = (
         "            if count > there.get(name, -1) + 1:\n",
         soonest=7,
     ),
+    # Parts of cores, which are drawn from seed 2000 on.
+    Mutant(
+        "parts of cores are packed as whole ones",
+        "scheduling/problem.py",
+        "return job.unit_millicores or millicores(cluster",
+        "return millicores(job.cores_per_unit) or millicores(cluster",
+        soonest=2000,
+    ),
+    Mutant(
+        "a neighbour draws bandwidth by whole cores",
+        "scheduling/sharing.py",
+        "cores, of_node = millicores / PER_CORE, self",
+        "cores, of_node = -(-millicores // PER_CORE), self",
+        soonest=2000,
+    ),
 )
 
 

@@ -7,12 +7,15 @@ on purpose, and takes nothing from the code that it checks.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import product
 from math import inf
 from typing import NamedTuple
 
 # Applications with their cores on a node.
-Members = tuple[tuple[str, int], ...]
+Members = tuple[tuple[str, int | Fraction], ...]
+# By resource: whole numbers but for cores, of which there are parts.
+Needs = tuple[tuple[str, int | Fraction], ...]
 # Licences with how many of each.
 Counts = tuple[tuple[str, int], ...]
 _MOST_UNITS = 64
@@ -71,7 +74,7 @@ class Shape(NamedTuple):
     anywhere. Of a gang that is a node; each of its `parts` takes so many of a shape of its own."""
 
     app: str
-    needs: tuple[tuple[str, int], ...]
+    needs: Needs
     alone: bool
     most: int
     places: tuple[Place, ...] | None = None
@@ -107,7 +110,7 @@ class Shape(NamedTuple):
         return self.places is None or any(node in place.nodes for place in self.places)
 
     @property
-    def cores(self) -> int:
+    def cores(self) -> int | Fraction:
         """Of one unit."""
         return dict(self.needs)["cores"]
 

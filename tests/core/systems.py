@@ -3,6 +3,7 @@ without some of its steps is one too, and the smallest that breaks a rule can be
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from random import Random
 from typing import Final, Protocol
 
@@ -44,7 +45,8 @@ class Declare:
 
 @dataclass(frozen=True)
 class Submit:
-    """A job: of whole nodes where it says no cores, of half of each node if it then shares."""
+    """A job: of whole nodes where it says no cores, of half of each node if it then shares. Cores
+    that are no whole ones are so many thousandths, and rounded up."""
 
     units: int = 1
     walltime_s: int = 80
@@ -61,6 +63,12 @@ class Submit:
     reservation: int = -1
     licences: tuple[tuple[int, int], ...] = ()  # by number, how many
     parts: "tuple[PartAsked, ...]" = ()
+    millicores: int = 0
+
+    @property
+    def each(self) -> int | Fraction:
+        """The cores of a unit, exactly."""
+        return Fraction(self.millicores, 1000) or self.cores
 
 
 @dataclass(frozen=True)
@@ -73,6 +81,12 @@ class PartAsked:
     gpus: int = 0
     memory_gib: int = 0
     where: "Where | None" = None
+    millicores: int = 0
+
+    @property
+    def each(self) -> int | Fraction:
+        """The cores of a unit, exactly."""
+        return Fraction(self.millicores, 1000) or self.cores
 
     @property
     def nodes(self) -> int:
@@ -296,6 +310,11 @@ _LICENSED: Final = 0.4
 _LICENSING: Final = 0.06
 _NEEDING: Final = 0.7
 LICENCES: Final = 2
+# And those in which units have parts of cores, whose powers and shares are never rounded: only from
+# this seed on, so that all recorded ones stay as they are.
+FIRST_OF_MILLICORES: Final = 2000
+_DIVIDING: Final = 0.6
+_MILLICORES: Final = (125, 125, 250, 250, 375, 500, 750, 1250, 1500, 2500)
 MEASURES: Final = (
     (),
     ("lower-frequency",),
@@ -326,7 +345,30 @@ def script(seed: int) -> Script:
     licensed = Random(f"licences {seed}")
     if licensed.random() < _LICENSED:
         steps = [each for step in steps for each in _licensed(step, licensed)]
+    divided = Random(f"millicores {seed}")
+    if seed >= FIRST_OF_MILLICORES and divided.random() < _DIVIDING:
+        steps = [_divided(step, divided) for step in steps]
     return rule, *steps
+
+
+def _divided(step: Step, rng: Random) -> Step:
+    """The step, of a job or of parts that ask for cores and may have parts of them."""
+    if not isinstance(step, Submit):
+        return step
+    parts = []
+    for part in step.parts:
+        cores, millicores = _millicores(part.cores, rng)
+        parts.append(replace(part, cores=cores, millicores=millicores))
+    cores, millicores = _millicores(step.cores, rng)
+    return replace(step, parts=tuple(parts), cores=cores, millicores=millicores)
+
+
+def _millicores(cores: int, rng: Random) -> tuple[int, int]:
+    """Cores, and their thousandths where these are no whole cores."""
+    if not cores or rng.random() >= _DIVIDING:
+        return cores, 0
+    drawn = rng.choice(_MILLICORES)
+    return -(-drawn // 1000), drawn
 
 
 def _gang(step: Step, rng: Random, *, has_places: bool) -> Step:

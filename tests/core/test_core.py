@@ -13,6 +13,7 @@ from tests.core.__main__ import broken
 from tests.core.life import Life
 from tests.core.mutants import MUTANTS, Mutant, found, mistaken
 from tests.core.systems import (
+    FIRST_OF_MILLICORES,
     Ask,
     Cap,
     Declare,
@@ -31,7 +32,7 @@ _SEEDS: Final = 48
 _AT_ONCE: Final = 12
 
 
-@pytest.mark.parametrize("first", range(0, _SEEDS, _AT_ONCE))
+@pytest.mark.parametrize("first", [*range(0, _SEEDS, _AT_ONCE), FIRST_OF_MILLICORES])
 def test_no_random_system_breaks_a_rule_of_the_core(first: int) -> None:
     for seed in range(first, first + _AT_ONCE):
         problem = broken(script(seed))

@@ -10,6 +10,7 @@ Workload is admitted, with what its checks gave them.
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 from services.kueue.model.names import ORIGIN, PLACEMENT_CHECK, WORKLOAD
@@ -18,6 +19,7 @@ from shared.domain.times import in_utc
 from shared.kubernetes.api import ApiConflictError, ApiMissingError
 from shared.kubernetes.names import GRANT, HOSTNAME
 from shared.kubernetes.objects import time_us
+from shared.kubernetes.quantities import quantity
 from tests.support.kubernetes_api import merged
 
 Object = dict[str, Any]
@@ -64,7 +66,9 @@ class MemoryKueue:
 
     # What users do.
 
-    def submit(self, name: str, *, pods: int = 1, cpu: int = 2, priority: int = 0) -> WorkloadKey:
+    def submit(
+        self, name: str, *, pods: int = 1, cpu: int | str = 2, priority: int = 0
+    ) -> WorkloadKey:
         """A job of a user's, of which Kueue makes a Workload."""
         container = {"name": "main", "resources": {"requests": {"cpu": str(cpu)}}}
         template = {"metadata": {"labels": {}}, "spec": {"containers": [container]}}
@@ -144,12 +148,12 @@ class MemoryKueue:
         held = [key for key in self.workloads if self.condition(key, "QuotaReserved")]
         return [key for key in held if not self.is_over(key)]
 
-    def cpu(self, key: WorkloadKey) -> int:
+    def cpu(self, key: WorkloadKey) -> Fraction:
         """What it asks for in all."""
-        found = 0
+        found = Fraction(0)
         for each in self.workloads[key]["spec"]["podSets"]:
             container = each["template"]["spec"]["containers"][0]
-            found += each["count"] * int(container["resources"]["requests"]["cpu"])
+            found += each["count"] * quantity("cpu", container["resources"]["requests"]["cpu"])
         return found
 
     def reserve(self, key: WorkloadKey) -> None:

@@ -19,6 +19,7 @@ from coplace_client.bounds import NODES, RESOURCES
 from coplace_client.bounds import PRIORITY as PRIORITY_BOUND
 from coplace_client.errors import RejectedError
 from coplace_client.facts import job_fact
+from coplace_client.millicores import beside_cores, millicores, whole_cores
 from services.kubernetes.model.jobs import KubernetesJob
 from services.kubernetes.model.names import (
     APP,
@@ -93,7 +94,8 @@ def submission_of(job: KubernetesJob, terms: JobTerms) -> JobSubmitted:
         priority=_priority(job, terms),
         architectures=[terms.architecture],
         clusters=() if job.is_managed else [job.cluster],
-        cores_per_unit=needs.cores,
+        cores_per_unit=whole_cores(needs.millicores),
+        millicores_per_unit=beside_cores(needs.millicores),
         memory_gib_per_unit=needs.memory_gib,
         resources_per_unit=needs.resources,
         units_per_node=choice.pods_per_node,
@@ -137,10 +139,11 @@ def assumptions(job: KubernetesJob, terms: JobTerms) -> Sequence[str]:
 def require_unchanged(job: KubernetesJob, submitted: JobSubmitted) -> None:
     """Raise RejectedError for a Job whose pods need more than was submitted, or other nodes:
     placement knows nothing of it."""
-    needs = pod_needs(job.pod, Fraction(submitted.cores_per_unit))
+    of_unit = millicores(submitted.cores_per_unit, submitted.millicores_per_unit)
+    needs = pod_needs(job.pod, Fraction(of_unit, 1000))
     most = submitted.resources_per_unit
     is_more = (
-        needs.cores > submitted.cores_per_unit
+        needs.millicores > of_unit
         or needs.memory_gib > submitted.memory_gib_per_unit
         or any(count > most.get(name, 0) for name, count in needs.resources.items())
     )
@@ -251,6 +254,8 @@ def finish(
             end = end._replace(at_us=ended_us(pods) or end.at_us)
     cluster = claim.cluster if claim.has_begun else record.id.cluster
     begin_us = started_at_us or asked.submitted_at_us
+    of_unit = millicores(asked.cores_per_unit, asked.millicores_per_unit)
+    held = sum(units) * of_unit
     message = JobFinished(
         job_id=record.job_id,
         attempt=claim.attempt,
@@ -260,14 +265,15 @@ def finish(
         user=asked.user,
         account=asked.account,
         nodes=len(units),
-        cores_per_node=max(units) * asked.cores_per_unit,
+        cores_per_node=whole_cores(max(units) * of_unit),
         freq_ghz=claim.freq_ghz if claim.has_begun else 0.0,
         submitted_at_us=asked.submitted_at_us,
         started_at_us=started_at_us,
         ended_at_us=_plausible_us(end.at_us, begin_us, now_us),
         node_model=terms.node_models.get(cluster, ""),
         grant=claim.grant if claim.has_begun else 0,
-        cores=sum(units) * asked.cores_per_unit,
+        cores=whole_cores(held),
+        millicores=beside_cores(held),
         resources={
             # What runs without a grant may ask for more than there can be.
             name: round(min(sum(units) * each, RESOURCES.most))

@@ -17,6 +17,7 @@ from coplace.v1.jobs_pb2 import (
 )
 
 from coplace_client.facts import decline_event, fact, job_fact
+from coplace_client.millicores import beside_cores, millicores, whole_cores
 from services.kueue.model.names import APP
 from services.kueue.model.needs import WorkloadNeeds, workload_needs
 from services.kueue.model.records import WorkloadRecord
@@ -71,7 +72,8 @@ def submission_of(
         submitted_at_us=workload.created_at_us,
         shareable=True,
         architectures=[terms.architecture],
-        cores_per_unit=needs.unit.cores,
+        cores_per_unit=whole_cores(needs.unit.millicores),
+        millicores_per_unit=beside_cores(needs.unit.millicores),
         memory_gib_per_unit=needs.unit.memory_gib,
         resources_per_unit=needs.unit.resources,
         sequence=f"{workload.created_at_us}/{workload.id.uid}",
@@ -131,7 +133,7 @@ def finish(
     asked, claim = record.submitted, record.claim
     has_begun = claim.has_begun
     units = list(claim.units) if has_begun else [1] * asked.nodes
-    cores, resources = _amounts(workload, asked, sum(units))
+    held, resources = _amounts(workload, asked, sum(units))
     cluster = claim.cluster if has_begun else asked.reference_cluster
     begin_us = claim.at_us if has_begun else asked.submitted_at_us
     message = JobFinished(
@@ -143,14 +145,15 @@ def finish(
         user=asked.user,
         account=asked.account,
         nodes=len(units),
-        cores_per_node=max(units) * asked.cores_per_unit,
+        cores_per_node=whole_cores(max(units) * _of_unit(asked)),
         freq_ghz=claim.freq_ghz if has_begun else 0.0,
         submitted_at_us=asked.submitted_at_us,
         started_at_us=claim.at_us if has_begun else 0,
         ended_at_us=_plausible_us(end.at_us, begin_us, now_us),
         node_model=terms.node_models.get(cluster, ""),
         grant=claim.grant if has_begun else 0,
-        cores=cores,
+        cores=whole_cores(held),
+        millicores=beside_cores(held),
         resources=resources,
     )
     return job_fact(terms.site, message, message.attempt, message.ended_at_us)
@@ -159,12 +162,16 @@ def finish(
 def _amounts(
     workload: KueueWorkload, asked: JobSubmitted, units: int
 ) -> tuple[int, Mapping[str, int]]:
-    """The cores and resources of all its pods: small ones have less than a unit."""
+    """The thousandths of a core and resources of all its pods: small ones have less than a unit."""
     needs = _needs(workload)
     if needs is not None and needs.pods == units:
-        return needs.cores, needs.resources
+        return needs.millicores, needs.resources
     each = asked.resources_per_unit.items()
-    return units * asked.cores_per_unit, {name: units * count for name, count in each}
+    return units * _of_unit(asked), {name: units * count for name, count in each}
+
+
+def _of_unit(asked: JobSubmitted) -> int:
+    return millicores(asked.cores_per_unit, asked.millicores_per_unit)
 
 
 def _needs(workload: KueueWorkload) -> WorkloadNeeds | None:

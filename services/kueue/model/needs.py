@@ -30,9 +30,9 @@ class WorkloadNeeds(NamedTuple):
     sets: Sequence[SetNeeds]
 
     @property
-    def cores(self) -> int:
-        """Return the cores of all pods together."""
-        return sum(each.pods * each.needs.cores for each in self.sets)
+    def millicores(self) -> int:
+        """Return the thousandths of a core of all pods together."""
+        return sum(each.pods * each.needs.millicores for each in self.sets)
 
     @property
     def resources(self) -> Mapping[str, int]:
@@ -78,7 +78,7 @@ def _largest(needs: Sequence[PodNeeds]) -> PodNeeds:
     for each in needs:
         resources |= Counter(each.resources)
     return PodNeeds(
-        cores=max(each.cores for each in needs),
+        millicores=max(each.millicores for each in needs),
         memory_gib=max(each.memory_gib for each in needs),
         resources=dict(resources),
     )

@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal
 from typing import Final
 
+from coplace_client.millicores import exact_cores, millicores
 from services.pricing.accounts.statement import (
     OPERATOR,
     ChargeEntry,
@@ -135,7 +136,8 @@ def core_hours(posting: Posting) -> Decimal:
     if posting.surcharge is not None:
         return Decimal(0)
     entry = posting.entry
-    core_h = Decimal(entry.cores) * Decimal(round(entry.runtime_s * 1e6)) / 3_600_000_000
+    cores = exact_cores(millicores(entry.cores, entry.millicores))
+    core_h = cores * Decimal(round(entry.runtime_s * 1e6)) / 3_600_000_000
     return -core_h if posting.is_reversal else core_h
 
 

@@ -63,6 +63,7 @@ class ChargeEntry(NamedTuple):
     surcharges: tuple[ChargedSurcharge, ...] = ()
     currency: str = ""
     su_cost: Decimal = Decimal(1)
+    millicores: int = 0
 
     @property
     def is_late(self) -> bool:
@@ -94,6 +95,7 @@ class ChargeEntry(NamedTuple):
             tuple(surcharges_of(charge)),
             charge.currency,
             Decimal(charge.su_cost or 1),
+            charge.millicores,
         )
 
     def posted(self, by: "ChargeEntry", *, is_adjustment: bool) -> "Iterator[Posting]":

@@ -17,7 +17,7 @@ from coplace.v1.control_pb2 import (
     PowerCapDeclared,
     ReservationDeclared,
 )
-from coplace.v1.jobs_pb2 import JobFinished, JobRequeued, JobStarted
+from coplace.v1.jobs_pb2 import JobFinished, JobRequeued, JobStarted, JobSubmitted
 from coplace.v1.plans_pb2 import PlanProposed
 from coplace.v1.pricing_pb2 import RepriceAsked
 from coplace.v1.tariffs_pb2 import TariffDeclared
@@ -26,7 +26,8 @@ from google.protobuf.message import Message
 from coplace_client.bounds import CORE_S
 from coplace_client.checks import require_text
 from coplace_client.errors import RejectedError
-from shared.catalogue.payloads.domain_types import cores_of, run_us
+from coplace_client.millicores import PER_CORE, require_rounded
+from shared.catalogue.payloads.domain_types import millicores_of, run_us
 from shared.catalogue.payloads.tariffs import (
     allocated_su,
     require_amounts,
@@ -79,6 +80,14 @@ def _cores_of_nodes(message: JobFinished) -> None:
     if message.cores > most:
         problem = f"must be at most {most} (nodes x cores_per_node), got {message.cores}"
         raise RejectedError("cores", problem)
+    require_rounded("cores", message.cores, message.millicores)
+
+
+def _cores_of_units(message: JobSubmitted) -> None:
+    """Require whole cores that are their thousandths, rounded up."""
+    require_rounded("cores_per_unit", message.cores_per_unit, message.millicores_per_unit)
+    for part in message.parts:
+        require_rounded("parts", part.cores_per_unit, part.millicores_per_unit)
 
 
 def _whole_run(message: JobFinished) -> None:
@@ -97,7 +106,7 @@ def _whole_run(message: JobFinished) -> None:
 
 def _core_time(message: JobFinished) -> None:
     """Check what a price multiplies."""
-    core_s = cores_of(message) * run_us(message) / 1e6
+    core_s = millicores_of(message) / PER_CORE * run_us(message) / 1e6
     CORE_S.require("ended_at_us", core_s)
 
 
@@ -161,6 +170,7 @@ _CHECKS: Final[Mapping[type[Message], tuple[Callable[[Any], object], ...]]] = {
     RepriceAsked: (require_finish,),
     NodesDrained: (_host_lists,),
     NodesResumed: (_host_lists,),
+    JobSubmitted: (_cores_of_units,),
     JobStarted: (_units_of_nodes,),
     JobFinished: (_cores_of_nodes, _whole_run, _core_time),
     JobRequeued: (_failed_somewhere,),

@@ -4,6 +4,7 @@ All raise RejectedError, which names the field.
 """
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Final
 
 import numpy as np
@@ -26,6 +27,7 @@ from coplace.v1.jobs_pb2 import Part as PartMessage
 from coplace_client.bounds import LENGTHS
 from coplace_client.checks import require_text
 from coplace_client.errors import RejectedError
+from coplace_client.millicores import exact_cores, millicores
 from coplace_client.signature import Signature
 from shared.domain.cluster import Cluster, NodeClass
 from shared.domain.coefficients import Coefficients, Matrix, Uncertainty
@@ -135,6 +137,7 @@ def job_of(message: JobSubmitted) -> Job:
         manager_priority=message.manager_priority,
         is_interactive=message.is_interactive,
         starts_within_s=message.starts_within_s,
+        millicores_per_unit=message.millicores_per_unit,
     )
 
 
@@ -169,6 +172,7 @@ def part_message(part: JobPart) -> PartMessage:
         features=part.features,
         nodes_wanted=part.nodes_wanted,
         nodes_excluded=part.nodes_excluded,
+        millicores_per_unit=part.millicores_per_unit,
     )
 
 
@@ -183,6 +187,7 @@ def _part_of(message: PartMessage) -> JobPart:
         features=message.features,
         nodes_wanted=tuple(message.nodes_wanted),
         nodes_excluded=tuple(message.nodes_excluded),
+        millicores_per_unit=message.millicores_per_unit,
     )
 
 
@@ -203,9 +208,15 @@ def run_us(message: JobFinished) -> int:
     return message.ended_at_us - message.started_at_us - suspended_us
 
 
-def cores_of(message: JobFinished) -> int:
-    """Return all cores that a job had, as far as its end says."""
-    return message.cores or message.nodes * message.cores_per_node
+def millicores_of(message: JobFinished) -> int:
+    """Return all thousandths of a core that a job had, as far as its end says."""
+    cores = message.cores or message.nodes * message.cores_per_node
+    return millicores(cores, message.millicores)
+
+
+def cores_of(message: JobFinished) -> Decimal:
+    """Return all cores that a job had, exactly, as far as its end says."""
+    return exact_cores(millicores_of(message))
 
 
 def dependencies_of(message: JobSubmitted) -> tuple[Dependency, ...]:

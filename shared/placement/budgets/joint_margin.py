@@ -25,7 +25,7 @@ from shared.placement.state.job_table import JobTable
 from shared.placement.state.model_store import ModelStore
 from shared.scheduling.backfill import Start
 from shared.scheduling.power import Cap, PowerBudget, milliwatts
-from shared.scheduling.problem import unit_cores
+from shared.scheduling.problem import unit_millicores
 from shared.scheduling.wait_queue import Entry
 
 # From here on nobody asks for less than the sum of the predictions.
@@ -253,7 +253,7 @@ class JointMargin:
         if not draw_mw or not metered or not sd or not self._counts_errors:
             return _NO_ERROR
         on = self._models.clusters[placed.cluster]
-        nodes = metered * unit_cores(job.job, on) / on.cores_per_node
+        nodes = metered * unit_millicores(job.job, on) / on.millicores_per_node
         predicted_mw = min(draw_mw, placed.draw_mw or 0) if placed.silent_units else draw_mw
         whole_mw = predicted_mw * metered / units + nodes * milliwatts(on.idle_power_w)
         mean, variance = moments(sd)

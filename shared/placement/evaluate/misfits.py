@@ -20,6 +20,7 @@ from coplace.v1.placement_pb2 import (
     MISFIT_KIND_UNITS,
 )
 
+from coplace_client.millicores import PER_CORE, cores_text
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job, jobs_of_parts
 from shared.domain.partition import Partition
@@ -67,10 +68,9 @@ def _of_gang(job: Job, cluster: Cluster, units: int, most: int) -> Misfit:
     """Return why a cluster can never run all parts of a gang at once: the first part that it can't
     run, or that there are not enough nodes for all."""
     for number, (part, alone) in enumerate(zip(job.parts, jobs_of_parts(job), strict=True)):
-        asked = replace(alone, cores_per_unit=part.cores_per_node)
         found = misfit(alone, cluster)
-        if part.cores_per_node > cluster.cores_per_node:
-            found = _no_unit_fits(asked, cluster)
+        if part.millicores_per_node > cluster.millicores_per_node:
+            found = _too_few_cores(part.millicores_per_node, cluster)
         if found is not None:
             return replace(found, reason=f"part {number}: {found.reason}")
     reason = f"needs {units} nodes for its {len(job.parts)} parts at once, {most} fit them"
@@ -172,12 +172,16 @@ def _too_few_units(job: Job, cluster: str, units: int, most: int) -> Misfit:
     return Misfit(cluster, MISFIT_KIND_UNITS, reason, units, most)
 
 
+def _too_few_cores(millicores: int, cluster: Cluster) -> Misfit:
+    given = f"those of the cluster have {cluster.cores_per_node}"
+    reason = f"needs {cores_text(millicores)} cores on a node, {given}"
+    cores = millicores / PER_CORE, cluster.cores_per_node
+    return Misfit(cluster.name, MISFIT_KIND_CORES, reason, *cores)
+
+
 def _no_unit_fits(job: Job, cluster: Cluster) -> Misfit:
-    if job.cores_per_unit > cluster.cores_per_node:
-        given = f"those of the cluster have {cluster.cores_per_node}"
-        reason = f"needs {job.cores_per_unit} cores on a node, {given}"
-        cores = job.cores_per_unit, cluster.cores_per_node
-        return Misfit(cluster.name, MISFIT_KIND_CORES, reason, *cores)
+    if job.unit_millicores > cluster.millicores_per_node:
+        return _too_few_cores(job.unit_millicores, cluster)
     memory_gib = job.memory_gib_per_unit or job.memory_gib / job.nodes
     needs = [f"{count} {name[:_MOST_LISTED]}" for name, count in job.resources_per_unit]
     needs += [f"{memory_gib:g} GiB"] if memory_gib else []

@@ -38,11 +38,11 @@ class NeighbourRules:
         signatures = models.signatures(cluster.node_model)
         gbps = {app: rows[-1].mem_gbps for app, rows in signatures.items()}
         weights = models.degradation.weights if models.degradation else None
-        node = cluster.peak_bandwidth_gbps, cluster.cores_per_node
+        node = cluster.peak_bandwidth_gbps, cluster.millicores_per_node
         isolated = self._isolated.get(cluster.node_model, frozenset())
         pairs = None
         if models.pair_trees is not None:
             newest = {app: rows[-1] for app, rows in signatures.items()}
-            pairs = PairCosts(models.pair_trees, newest, cluster.cores_per_node, node[0])
+            pairs = PairCosts(models.pair_trees, newest, node[1], node[0])
         most, is_open = models.rules.now.max_slowdown, cluster.shares_unpredicted
         return Contention(gbps, *node, weights, most, isolated, pairs, is_open)

@@ -26,6 +26,7 @@ from coplace.v1.placement_pb2 import (
 )
 from coplace.v1.placement_pb2 import Candidate as CandidateMessage
 
+from coplace_client.millicores import beside_cores, whole_cores
 from shared.catalogue.event import Publish
 from shared.domain.cluster import Cluster
 from shared.domain.folding import fold
@@ -52,7 +53,7 @@ from shared.placement.state.job_record import JobRecord
 from shared.scheduling.backfill import Start
 from shared.scheduling.gangs import nodes_of_parts
 from shared.scheduling.power import Shortage
-from shared.scheduling.problem import unit_cores
+from shared.scheduling.problem import unit_millicores
 from shared.scheduling.wait_queue import Entry
 
 _MOST_NODES: Final = 2**32 - 1
@@ -175,7 +176,9 @@ class PassDecisions:
         decided.node_units.extend(placed.units)
         if job.job.parts:
             self._write_parts(decided, job, placed)
-        decided.cores_per_node = unit_cores(job.job, self.clusters[start.cluster])
+        millicores = unit_millicores(job.job, self.clusters[start.cluster])
+        decided.cores_per_node = whole_cores(millicores)
+        decided.millicores_per_unit = beside_cores(millicores)
         decided.walltime_s = placed.limit_s
         if job.job.parts:
             on, is_alone = self.clusters[start.cluster], not beside.job_ids

@@ -48,6 +48,7 @@ from coplace.v1.placement_service_pb2 import (
 )
 
 from coplace_client.errors import RejectedError
+from coplace_client.millicores import beside_cores, whole_cores
 from shared.authority.binding import SitedCluster
 from shared.authority.holding import HeldRun
 from shared.authority.rules import OwnedJob
@@ -440,7 +441,8 @@ class Queries:
             who=who,
             running_jobs=held.jobs,
             nodes=held.nodes,
-            cores=held.cores,
+            cores=whole_cores(held.millicores),
+            millicores=beside_cores(held.millicores),
             resources=dict(held.resources),
             node_hours=held.node_s / 3600,
             declared_by=self._models.limited_by(subject),

@@ -6,6 +6,7 @@ from typing import Final
 
 from coplace.v1.placement_service_pb2 import QuotedPlacement, QuotedRange
 
+from coplace_client.millicores import beside_cores, whole_cores
 from shared.domain.cluster import Cluster
 from shared.domain.job import Dependency, Job
 from shared.domain.times import in_utc
@@ -30,7 +31,7 @@ from shared.placement.explain.start_estimates import StartEstimate
 from shared.placement.state.job_record import Evaluated, JobRecord, Life
 from shared.placement.state.layer import StateLayer
 from shared.placement.state.misfit import Misfit
-from shared.scheduling.problem import core_share, unit_cores
+from shared.scheduling.problem import core_share, unit_millicores
 
 _NINETY_FIVE: Final = quantile(0.95)
 _NO_CLUSTER: Final = "no cluster is declared"
@@ -180,7 +181,9 @@ def _put_run(found: QuotedPlacement, quoted: QuotedJob) -> None:
     job, on = quoted.tracked.job, quoted.clusters[found.cluster]
     candidate = quoted.tracked.evaluated.candidate(found.cluster)
     found.node_model, found.nodes = on.node_model, candidate.nodes
-    found.cores_per_unit = unit_cores(job, on)
+    millicores = unit_millicores(job, on)
+    found.cores_per_unit = whole_cores(millicores)
+    found.millicores_per_unit = beside_cores(millicores)
     found.freq_ghz, found.walltime_s = candidate.freq_ghz, candidate.walltime_s
     alone_s = candidate.walltime_s / quoted.max_slowdown
     high_s = min(quoted.own.high * alone_s * quoted.max_slowdown, candidate.walltime_s)

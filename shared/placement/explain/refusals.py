@@ -20,6 +20,7 @@ from coplace.v1.placement_pb2 import (
     CONSTRAINT_KIND_UNEXPLAINED,
 )
 
+from coplace_client.millicores import cores_text
 from shared.domain.times import in_utc
 from shared.placement.budgets.reserved import holder_id
 from shared.placement.decide.refusals import (
@@ -43,7 +44,7 @@ from shared.placement.state.actions import CapShortage
 from shared.scheduling.backfill import ClusterScheduler, Start
 from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.power import Shortage
-from shared.scheduling.problem import Shape, takes_nodes
+from shared.scheduling.problem import CORES, Shape, takes_nodes
 from shared.scheduling.wait_queue import Entry
 
 # What is said of an entry that came into the queue after the pass.
@@ -250,10 +251,16 @@ def _units_of(on: ClusterScheduler, entry: Entry) -> tuple[str, str]:
     return asked + where, NODES if are_nodes else UNITS
 
 
+def _need_words(name: str, need: int) -> str:
+    if name == CORES:
+        return f"{cores_text(need)} {name}"
+    return f"{need} {name.replace('memory_mib', 'MiB')}"
+
+
 @lru_cache(maxsize=4096)  # the jobs of a round are of few shapes
 def _in_words(names: Sequence[str], shape: Shape, are_nodes: bool, count: int) -> str:
     named = zip(names, shape.needs, strict=True)
-    parts = [f"{need} {name.replace('memory_mib', 'MiB')}" for name, need in named if need]
+    parts = [_need_words(name, need) for name, need in named if need]
     if not are_nodes:
         alone = ", on nodes of its own" if shape.exclusive else ""
         return f"{count} unit{'s' * (count > 1)} of {', '.join(parts)}{alone}"

@@ -9,7 +9,7 @@ from coplace_client.bounds import NODE_POWER_W
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job
 from shared.scheduling.power import milliwatts
-from shared.scheduling.problem import unit_cores
+from shared.scheduling.problem import unit_millicores
 from shared.streams.state.rows import RowCodec
 
 
@@ -96,10 +96,10 @@ def draw_mw(job: Job, cluster: Cluster, node_w: float, units: int) -> int:
     unit beyond what any node draws, as by coefficients of another machine, counts as that: no cap
     has it, and it can be counted.
     """
-    cores = unit_cores(job, cluster)
-    most_w = NODE_POWER_W.most * cluster.cores_per_node / cores
+    millicores, of_node = unit_millicores(job, cluster), cluster.millicores_per_node
+    most_w = NODE_POWER_W.most * of_node / millicores
     beyond_idle_mw = milliwatts((min(node_w, most_w) - cluster.idle_power_w) * units)
-    return max(0, beyond_idle_mw * cores // cluster.cores_per_node)
+    return max(0, beyond_idle_mw * millicores // of_node)
 
 
 def nameplate_mw(job: Job, cluster: Cluster, units: int) -> int:
@@ -112,7 +112,7 @@ def nameplate_mw(job: Job, cluster: Cluster, units: int) -> int:
     beyond_mw = ceil(cluster.most_node_w * 1000) - milliwatts(cluster.idle_power_w)
     if beyond_mw <= 0:
         return 0
-    share = Fraction(unit_cores(job, cluster), cluster.cores_per_node)
+    share = Fraction(unit_millicores(job, cluster), cluster.millicores_per_node)
     if share == 1 or not job.resources_per_unit:
         return ceil(beyond_mw * share) * units
     classes = cluster.node_classes

@@ -18,10 +18,11 @@ from coplace.v1.control_pb2 import (
 
 from coplace_client.checks import require_text
 from coplace_client.errors import RejectedError
+from coplace_client.millicores import PER_CORE, millicores, whole_cores
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job
 from shared.domain.resources import Resources, resources_of
-from shared.scheduling.problem import nodes_worth, unit_cores
+from shared.scheduling.problem import nodes_worth, unit_millicores
 
 _HOUR_S: Final = 3600
 JOBS: Final = "jobs"
@@ -90,7 +91,7 @@ class Usage(NamedTuple):
 
     jobs: int = 0
     nodes: int = 0
-    cores: int = 0
+    millicores: int = 0
     node_s: int = 0
     resources: Resources = ()
 
@@ -105,15 +106,16 @@ class Usage(NamedTuple):
         return Usage(
             self.jobs + sign * other.jobs,
             self.nodes + sign * other.nodes,
-            self.cores + sign * other.cores,
+            self.millicores + sign * other.millicores,
             self.node_s + sign * other.node_s,
             resources,
         )
 
     @property
     def amounts(self) -> dict[str, int]:
-        """Return what is counted of nodes, by its unit; node-hours in seconds."""
-        counts = {NODES: self.nodes, CORES: self.cores, NODE_HOURS: self.node_s}
+        """Return what is counted of nodes, by its unit; cores in thousandths and node-hours in
+        seconds."""
+        counts = {NODES: self.nodes, CORES: self.millicores, NODE_HOURS: self.node_s}
         return counts | dict(self.resources)
 
 
@@ -147,15 +149,17 @@ def beyond(limit: Limit, held: Usage, needed: Usage) -> Beyond | None:
 
 
 def _shown(unit: str, amount: int) -> float:
-    return round(amount / _HOUR_S, 2) if unit == NODE_HOURS else amount
+    if unit == NODE_HOURS:
+        return round(amount / _HOUR_S, 2)
+    return amount / PER_CORE if unit == CORES else amount
 
 
 def usage_of(job: Job, cluster: Cluster, units: int) -> Usage:
     """Return what so many units of a job are on a cluster, as limits count them. Resources are
     those that it asked for."""
     nodes = nodes_worth(job, cluster, units)
-    cores = units * unit_cores(job, cluster)
-    return Usage(1, nodes, cores, nodes * ceil(job.walltime_s), job.resources(units))
+    held = units * unit_millicores(job, cluster)
+    return Usage(1, nodes, held, nodes * ceil(job.walltime_s), job.resources(units))
 
 
 def usage_in_partitions(
@@ -226,7 +230,7 @@ def declared(subject: Subject, limit: Limit) -> LimitsDeclared:
         each=each,
         most_running_jobs=limit.jobs,
         most_nodes=limit.nodes,
-        most_cores=limit.cores,
+        most_cores=whole_cores(limit.millicores),
         most_resources=dict(limit.resources),
         most_node_hours=limit.node_s / _HOUR_S,
         site=subject.site,
@@ -244,7 +248,8 @@ def limit_of(message: LimitsDeclared) -> tuple[Subject, Limit]:
         raise RejectedError("each", f"must not be {each} within {kind}")
     subject = Subject(kind, message.name, each, site=message.site)
     node_s = ceil(message.most_node_hours * _HOUR_S)
-    most = message.most_running_jobs, message.most_nodes, message.most_cores, node_s
+    cores = millicores(message.most_cores)
+    most = message.most_running_jobs, message.most_nodes, cores, node_s
     return subject, Limit(*most, resources_of(message.most_resources))
 
 

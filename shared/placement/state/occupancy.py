@@ -29,7 +29,7 @@ from shared.scheduling.problem import (
     kind_on,
     most_of,
     most_of_gang,
-    whole_node,
+    whole_of,
 )
 from shared.scheduling.sharing import Neighbours
 
@@ -110,7 +110,7 @@ class Occupancy:
         if not self.unavailable:
             return capacity, held
         capacity.lack(self.never)
-        kind = whole_node(self._cluster.cores_per_node, len(self.names))
+        kind = whole_of(self._cluster, len(self.names))
         for place, (back_s, nodes) in enumerate(self.coming_back()):
             allocation = Allocation(tuple(nodes), (1,) * len(nodes))
             held.append(AllocatedUnits(back_s, holder_of(number, place), kind, allocation))
@@ -311,10 +311,10 @@ class Occupancy:
     def slowdown(self, job: JobRecord, neighbours: Neighbours) -> float:
         """Predict T_co / T_solo of a job: the largest of its nodes."""
         held = self._held[job.arrival]
-        cores, found = held.kind.shape.needs[0], {1.0}
+        millicores, found = held.kind.shape.millicores, {1.0}
         groups = [self.capacity.group[node] for node in held.allocation.nodes]
         for number, units in set(zip(groups, held.allocation.units, strict=True)):
-            me, group = (held.kind.app, units * cores), self.capacity.groups.by_number[number]
+            me, group = (held.kind.app, units * millicores), self.capacity.groups.by_number[number]
             if me in group:
                 found.add(neighbours.slowdown(me, remove_member(group, me)))
         return max(found)

@@ -127,7 +127,7 @@ def each_account_stands_as_the_ledger_says(found: Evidence) -> Iterator[str]:
 def _price_su(tariff: TariffDeclared, charge: ChargeMade, run: JobFinished) -> Fraction:
     if charge.reason in FREE or not run.started_at_us:
         return Fraction(0)
-    cores = run.cores or run.nodes * run.cores_per_node
+    cores = Fraction(run.millicores, 1000) or run.cores or run.nodes * run.cores_per_node
     rates = (rate for rate in tariff.rates if rate.cluster in ("", run.cluster))
     hours = _hours(tariff, run.started_at_us, run.ended_at_us)
     in_full = cores * hours * Fraction(next(rates).su)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from math import ceil
 
 from coplace.v1.control_pb2 import (
@@ -63,7 +64,7 @@ def _exceeded(
     job: JobSubmitted,
     limit: LimitsDeclared,
 ) -> Iterator[str]:
-    submission, held = evidence.world.journal.submission, dict[str, int]()
+    submission, held = evidence.world.journal.submission, dict[str, int | Fraction]()
     for each in holders.sure():
         other = submission(each.job_id)
         is_alike = other is not None and _who(limit.each, other) == _who(limit.each, job)
@@ -88,10 +89,12 @@ def _most(limit: LimitsDeclared) -> Mapping[str, int]:
     }
 
 
-def _amounts(job: JobSubmitted, start: PlacementDecided, node_cores: int) -> dict[str, int]:
+def _amounts(
+    job: JobSubmitted, start: PlacementDecided, node_cores: int
+) -> dict[str, int | Fraction]:
     """What a start takes; resources as the job asks for them."""
     units = sum(start.node_units) or len(start.node_indices)
-    cores = units * start.cores_per_node
+    cores = units * (Fraction(start.millicores_per_unit, 1000) or start.cores_per_node)
     nodes = -(-cores // node_cores)
     found = {
         "jobs": 1,

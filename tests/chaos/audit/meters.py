@@ -21,17 +21,22 @@ def most_node_w(cluster: ClusterDeclared) -> float:
     return cluster.nameplate_power_w or cluster.idle_power_w + cluster.processors_tdp_w
 
 
+def cores_of_unit(decided: PlacementDecided) -> float:
+    """The cores of one unit of a start."""
+    return decided.millicores_per_unit / 1000 or decided.cores_per_node
+
+
 class Nodes(NamedTuple):
     """What a start took: units on each node, and the cores of one."""
 
     units: dict[int, int]
-    cores_per_node: int
+    cores_per_node: float
 
     @classmethod
     def of(cls, decided: PlacementDecided) -> "Nodes":
         """What was decided."""
         units = [*decided.node_units] or [1] * len(decided.node_indices)
-        return cls(dict(zip(decided.node_indices, units, strict=True)), decided.cores_per_node)
+        return cls(dict(zip(decided.node_indices, units, strict=True)), cores_of_unit(decided))
 
     def counted_w(self, drawn_w: float, silent: Collection[int], cluster: ClusterDeclared) -> float:
         """Beyond idle: by nameplate on silent nodes and as drawn on the others, but no less than as

@@ -44,7 +44,7 @@ from google.protobuf.message import Message
 
 from shared.catalogue.event import Event
 from tests.chaos.audit.evidence import Evidence
-from tests.chaos.audit.meters import Nodes, SilentMeters, most_node_w
+from tests.chaos.audit.meters import Nodes, SilentMeters, cores_of_unit, most_node_w
 from tests.chaos.audit.rules import Rules
 
 _MAY_END = (
@@ -346,7 +346,7 @@ def _errs(decided: PlacementDecided, cluster: ClusterDeclared) -> tuple[float, f
         return 0.0, 0.0
     on = _chosen(decided)
     units = sum(decided.node_units) or len(decided.node_indices)
-    whole_w = on.power_w * units * decided.cores_per_node / cluster.cores_per_node
+    whole_w = on.power_w * units * cores_of_unit(decided) / cluster.cores_per_node
     return whole_w, on.power_sd
 
 

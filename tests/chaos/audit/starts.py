@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from fractions import Fraction
 from itertools import combinations
 
 from tests.chaos.audit.evidence import Evidence, is_hostile
@@ -21,12 +22,12 @@ def no_attempt_is_started_twice(evidence: Evidence) -> Iterator[str]:
 
 def no_core_is_given_twice(evidence: Evidence) -> Iterator[str]:
     """The runs that are alive on a node at once fit onto its cores."""
-    by_node: dict[tuple[str, str], list[tuple[Run, int]]] = defaultdict(list)
+    by_node: dict[tuple[str, str], list[tuple[Run, Fraction]]] = defaultdict(list)
     said_to_have_ended = evidence.said_to_have_ended
     runs = [run for run in evidence.world.journal.runs if run.key not in said_to_have_ended]
     for run in runs:
         for node, units in zip(run.nodes, run.units, strict=True):
-            by_node[run.cluster, node].append((run, units * run.cores_per_unit))
+            by_node[run.cluster, node].append((run, units * run.of_a_unit))
     for (cluster, node), held in by_node.items():
         # Of a cluster that somebody hostile declared nobody knows what it has.
         cores = evidence.world.journal.cores.get(cluster)
@@ -34,7 +35,7 @@ def no_core_is_given_twice(evidence: Evidence) -> Iterator[str]:
             yield from _crowded(node, held, cores)
 
 
-def _crowded(node: str, held: Iterable[tuple[Run, int]], cores: int) -> Iterator[str]:
+def _crowded(node: str, held: Iterable[tuple[Run, Fraction]], cores: int) -> Iterator[str]:
     """There are most at once when one of them begins."""
     found = sorted(held, key=lambda one: one[0].began_us)
     for place, (run, _) in enumerate(found):

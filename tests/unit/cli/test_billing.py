@@ -110,6 +110,12 @@ def test_a_statement_reverses_what_was_replaced(ledger: list[ChargeMade]) -> Non
     assert {(row["SkuId"], row["SkuPriceId"]) for row in rows} == {("batch-jobs/t", "t/1")}
 
 
+def test_a_statement_counts_parts_of_cores(ledger: list[ChargeMade]) -> None:
+    ledger.append(charge(1, "0.250000", millicores=3_250))
+    [row] = as_csv(statement())
+    assert row["ConsumedQuantity"] == "3.250000"
+
+
 def test_a_revision_corrects_nothing_that_was_billed_until_its_period_is_closed(
     ledger: list[ChargeMade],
 ) -> None:

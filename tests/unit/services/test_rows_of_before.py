@@ -27,7 +27,10 @@ def row(version: int, *values: Any) -> bytes:
 def test_jobs_of_the_version_before_are_read_by_prediction() -> None:
     asked = ("a", 2, "cfd", "ada", "hpc", 3, 60.0, "p1", True, 1.0, 5, 8.0, ["arm"])
     of_units = (2, 0.0, [["gpu", 1]], 4)
-    state = State({key_of("job", "a"): row(1, *asked, *of_units)})
+    when = (0.0, 0.0, False, "", "", NOTHING)
+    where = ("", NOTHING, NOTHING, NOTHING, "p1", "", "")
+    as_one = ("", 0, "", 0, 0, NOTHING, NOTHING, 7, True, 60.0)
+    state = State({key_of("job", "a"): row(2, *asked, *of_units, *when, *where, *as_one)})
     assert Remembered(state).jobs["a"] == Job(
         job_id="a",
         attempt=2,
@@ -45,6 +48,10 @@ def test_jobs_of_the_version_before_are_read_by_prediction() -> None:
         cores_per_unit=2,
         resources_per_unit=(("gpu", 1),),
         units_per_node=4,
+        home_cluster="p1",
+        manager_priority=7,
+        is_interactive=True,
+        starts_within_s=60.0,
     )
 
 

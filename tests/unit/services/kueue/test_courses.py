@@ -78,6 +78,23 @@ async def test_what_cannot_start_gives_its_quota_back_and_starts_later() -> None
     assert len(play.region.charges()) == 2
 
 
+async def test_pods_of_a_quarter_of_a_core_fill_nodes_and_are_charged_a_quarter_each() -> None:
+    play = Play()
+    most = play.home.submit("most", pods=4 * NODES * CORES, cpu="250m")
+    await seconds(play, 10)
+    few = play.home.submit("few", pods=3, cpu="250m")
+    await seconds(play, 10)
+    assert play.home.condition(most, "Admitted")
+    assert not play.home.condition(few, "Admitted")
+    play.home.finish(most)
+    await seconds(play, 70)
+    assert play.home.condition(few, "Admitted")
+    play.home.finish(few)
+    await ended(play)
+    held = sorted((each.cores, each.millicores) for each in play.region.charges())
+    assert held == [(1, 750), (NODES * CORES, 0)]
+
+
 async def test_why_it_waits_is_the_message_of_its_check() -> None:
     play = Play()
     play.home.submit("first", pods=NODES, cpu=CORES)

@@ -19,7 +19,7 @@ from shared.pricing.model import (
 )
 
 RATE = Decimal("0.001")
-RUN = Occupied(cores=96, started_at_us=1_000_000, ended_at_us=101_000_000)
+RUN = Occupied(millicores=96_000, started_at_us=1_000_000, ended_at_us=101_000_000)
 times_us = st.integers(0, 200_000_000)
 
 
@@ -52,7 +52,7 @@ def test_a_job_pays_by_equation_4(
 
 
 def test_a_job_that_never_started_costs_nothing() -> None:
-    cancelled = Occupied(cores=96, started_at_us=0, ended_at_us=50)
+    cancelled = Occupied(millicores=96_000, started_at_us=0, ended_at_us=50)
     assert cancelled.runtime_us == 0
     assert price(RATE, cancelled.cores, 0, ()).price_su == 0
 
@@ -101,10 +101,10 @@ def test_evidence_in_any_order_never_exceeds_the_run_and_never_speeds_a_job_up(
     ("field", "values"),
     [
         ("cores", (0, 1, 2)),
-        ("ended_at_us", (96, 3, 2)),
-        ("ended_at_us", (96, -5, -2)),
-        ("cores", (2**31, 1, 2)),
-        ("ended_at_us", (2**29, 1, 10**15)),
+        ("ended_at_us", (96_000, 3, 2)),
+        ("ended_at_us", (96_000, -5, -2)),
+        ("cores", (2**31 * 1000, 1, 2)),
+        ("ended_at_us", (2**29 * 1000, 1, 10**15)),
     ],
 )
 def test_usage_that_cannot_be_is_refused(field: str, values: tuple[int, int, int]) -> None:
@@ -123,7 +123,7 @@ def many_co_runs(count: int) -> list[CoRun]:
 
 
 def test_of_very_many_co_runners_those_that_cost_least_are_one_row() -> None:
-    usage = Occupied(4, 1_000_000, 1_101_000_000)
+    usage = Occupied(4_000, 1_000_000, 1_101_000_000)
     rows = evidence(many_co_runs(1_100), usage)
     assert len(rows) == MOST_ROWS
     assert (rows[-1].co_runner_job_id, rows[-1].co_runners) == ("", 1_100 - MOST_ROWS + 1)
@@ -134,7 +134,7 @@ def test_of_very_many_co_runners_those_that_cost_least_are_one_row() -> None:
 
 
 def test_the_row_of_many_co_runners_costs_what_theirs_would() -> None:
-    co_runs, usage = many_co_runs(1_100), Occupied(4, 1_000_000, 1_101_000_000)
+    co_runs, usage = many_co_runs(1_100), Occupied(4_000, 1_000_000, 1_101_000_000)
     apart = [
         Evidence(r.co_runner_job_id, 1_000_000, r.interference.slowdown_ratio) for r in co_runs
     ]
@@ -147,5 +147,5 @@ def test_the_row_of_many_co_runners_costs_what_theirs_would() -> None:
 
 
 def test_as_many_co_runners_as_there_are_rows_keep_their_names() -> None:
-    rows = evidence(many_co_runs(MOST_ROWS), Occupied(4, 1_000_000, 1_101_000_000))
+    rows = evidence(many_co_runs(MOST_ROWS), Occupied(4_000, 1_000_000, 1_101_000_000))
     assert len({row.co_runner_job_id for row in rows}) == MOST_ROWS

@@ -443,6 +443,19 @@ def test_the_reservation_for_a_gang_counts_the_resources_of_its_parts() -> None:
     assert ledger.standings[-1].reserved_su == "100.000000"
 
 
+def test_a_quarter_of_a_core_is_reserved_and_charged_as_a_quarter() -> None:
+    """2 h at 1 SU a core and hour are reserved; it runs for 1 h."""
+    ledger = Ledger()
+    job = submitted(nodes=1, cores_per_unit=1, millicores_per_unit=250)
+    ledger.hear(tariff(), allocation("100", WHEN_EMPTY_REFUSE), job, started())
+    assert ledger.standings[-1].reserved_su == "0.500000"
+    ledger.hear(finished(nodes=1, cores_per_node=1, cores=1, millicores=250), shutters())
+    [charge] = ledger.charges
+    assert (charge.cores, charge.millicores, charge.state_of_practice_su) == (1, 250, "0.250000")
+    assert [(line.resource, line.quantity) for line in charge.lines] == [("core", "900.00")]
+    audit(charge)
+
+
 @pytest.mark.parametrize(
     ("when_empty", "standing"),
     [(WHEN_EMPTY_REFUSE, STANDING_REFUSED), (WHEN_EMPTY_WARN, STANDING_WARNED)],

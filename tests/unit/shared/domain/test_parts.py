@@ -29,7 +29,7 @@ def test_units_fill_nodes_and_the_rest_is_on_the_last(
 ) -> None:
     part = JobPart(units, per_node, 3, 1.5, GPUS)
     assert part.nodes == nodes
-    assert part.cores_per_node == 3 * on_a_node
+    assert part.millicores_per_node == 3000 * on_a_node
     assert part.memory_gib_per_node == 1.5 * on_a_node
     assert part.resources_per_node == (("gpu", 2 * on_a_node),)
 

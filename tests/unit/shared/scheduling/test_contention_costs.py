@@ -91,7 +91,7 @@ def test_rules_say_the_same_where_all_that_they_follow_from_is_equal() -> None:
     for other in (
         replace(rule, gbps=GBPS | {"a": 0.1}),
         replace(rule, peak_gbps=101.0),
-        replace(rule, cores_per_node=49),
+        replace(rule, millicores_per_node=49),
         replace(rule, weights=None),
         replace(rule, weights=(1.0, 2.0, 3.0, 5.0)),
         replace(rule, max_slowdown=1.6),

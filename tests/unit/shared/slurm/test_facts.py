@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from coplace_client.errors import RejectedError
 from services.ingest.model import Intake
 from shared.catalogue.codec import Codec
-from shared.catalogue.payloads.domain_types import cores_of, run_us
+from shared.catalogue.payloads.domain_types import millicores_of, run_us
 from shared.catalogue.topics import Topics
 from shared.slurm.facts import Site, envelopes
 from shared.slurm.message import Message
@@ -84,7 +84,7 @@ def end(site: Site = SITE, **changes: Any) -> tuple[JobSubmitted, JobFinished, s
 
 
 def core_s(finished: JobFinished) -> float:
-    return cores_of(finished) * run_us(finished) / 1e6
+    return millicores_of(finished) / 1000 * run_us(finished) / 1e6
 
 
 @pytest.mark.parametrize(
@@ -275,8 +275,8 @@ def test_a_run_that_gave_nodes_up_is_charged_in_parts_each_with_its_own_nodes() 
     first = {**RESIZED, "state": "RESIZING", "@start": change, "@end": change, "elapsed": 540}
     last = {**RESIZED, "@start": change, "total_cpus": 1, "total_nodes": 1, "nodes": "b1"}
     (before, gave_up, _), (after, kept, _) = end(**first), end(**last)
-    assert (cores_of(gave_up), run_us(gave_up), gave_up.nodes) == (4, 9_000_000, 2)
-    assert (cores_of(kept), run_us(kept), kept.nodes) == (1, 5_000_000, 1)
+    assert (millicores_of(gave_up), run_us(gave_up), gave_up.nodes) == (4_000, 9_000_000, 2)
+    assert (millicores_of(kept), run_us(kept), kept.nodes) == (1_000, 5_000_000, 1)
     assert before.job_id != after.job_id
     assert after.submitted_at_us == gave_up.ended_at_us
 
@@ -313,4 +313,4 @@ def test_no_bytes_of_a_user_cost_a_charge(written: dict[str, bytes]) -> None:
     rest = {name: value for name, value in ENDED.items() if name not in written}
     record = b"{" + b",".join([orjson.dumps(rest)[1:-1], *fields]) + b"}"
     (_, finished), _ = read(record)
-    assert (cores_of(finished), run_us(finished)) == (4, 14_000_000)
+    assert (millicores_of(finished), run_us(finished)) == (4_000, 14_000_000)

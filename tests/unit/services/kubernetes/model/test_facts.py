@@ -61,6 +61,24 @@ def test_pods_are_units_with_their_cores_memory_and_gpus() -> None:
     assert found.shareable
 
 
+def test_pods_of_a_quarter_of_a_core_hold_and_are_charged_a_quarter() -> None:
+    template = {"spec": {"containers": [{"resources": {"requests": {"cpu": "250m"}}}]}}
+    ran = recorded(CLAIM_OF_TWO, pods=4, template=template)
+    asked = ran.submitted
+    assert (asked.cores_per_unit, asked.millicores_per_unit) == (1, 250)
+    whole = finish(ran, TERMS, cancelled_end(NOW_US), NOW_US).job_finished
+    assert (whole.cores_per_node, whole.cores, whole.millicores) == (1, 1, 0)
+    three = replace(CLAIM_OF_TWO, node_units=(2, 1))
+    ran = recorded(three, pods=3, template=template)
+    part = finish(ran, TERMS, cancelled_end(NOW_US), NOW_US).job_finished
+    assert (part.cores_per_node, part.cores, part.millicores) == (1, 1, 750)
+    check_contents(part)
+    require_unchanged(job(template=template), asked)
+    more = {"spec": {"containers": [{"resources": {"requests": {"cpu": "251m"}}}]}}
+    with pytest.raises(RejectedError, match="must not ask for more than was submitted"):
+        require_unchanged(job(template=more), asked)
+
+
 def test_as_many_pods_count_as_run_at_a_time() -> None:
     assert submission_of(job(parallelism=8, completions=3), TERMS).nodes == 3
     assert submission_of(job(parallelism=2, completions=9), TERMS).nodes == 2

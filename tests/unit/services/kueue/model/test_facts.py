@@ -19,6 +19,7 @@ from services.kueue.model.facts import (
     submission_of,
 )
 from services.kueue.model.records import PastRun
+from shared.catalogue.contents.check import check_contents
 from shared.kubernetes.claims import GrantClaim
 from shared.kubernetes.facts import RunEnd
 from tests.unit.services.kueue.objects import (
@@ -76,6 +77,18 @@ def test_its_end_has_the_cores_of_its_pods() -> None:
     told = finish(record, found, TERMS, end, NOW_US + 9).job_finished
     assert (told.cores, told.nodes, told.cores_per_node) == (17, 3, 8)
     assert (told.started_at_us, told.ended_at_us) == (NOW_US, NOW_US + 5)
+
+
+def test_pods_of_parts_of_cores_are_units_of_the_largest_and_end_with_their_own() -> None:
+    sets = pod_set("driver", 1, cpu="100m"), pod_set("workers", 4, cpu="250m")
+    found = workload(None, *sets)
+    record = recorded(found, claim=BEGUN)
+    asked = record.submitted
+    assert (asked.nodes, asked.cores_per_unit, asked.millicores_per_unit) == (5, 1, 250)
+    end = RunEnd(JOB_OUTCOME_COMPLETED, NOW_US + 5)
+    told = finish(record, found, TERMS, end, NOW_US + 9).job_finished
+    assert (told.cores_per_node, told.cores, told.millicores) == (1, 2, 1_100)
+    check_contents(told)
 
 
 @pytest.mark.parametrize(("at_us", "expected"), [(0, 9), (99, 9), (-5, 9), (3, 5), (7, 7)])
