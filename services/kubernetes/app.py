@@ -29,6 +29,8 @@ from shared.kubernetes.heartbeat import ClusterHeartbeat
 from shared.kubernetes.names import GRANT
 from shared.kubernetes.node_reporter import NodeReporter
 from shared.kubernetes.nodes import trimmed_node
+from shared.kubernetes.other_pods import SELECTOR as OTHER_PODS
+from shared.kubernetes.other_pods import trimmed_other_pod
 from shared.kubernetes.placement import PlacementClient
 from shared.kubernetes.pods import trimmed_pod
 from shared.kubernetes.reflector import ObjectWatcher, reflect
@@ -89,6 +91,7 @@ async def _run(
             reporter = NodeReporter(traits, facts, placement, now_us, meter.odd, jobs.asked)
             reporters.append(reporter)
             api, trim = apis[each.name], partial(trimmed_node, has_labels=True)
+            await watched(api, PODS, OTHER_PODS, reporter.others, trim=trimmed_other_pod)
             await watched(api, NODES, each.node_selector, reporter, trim=trim)
             tasks.create_task(reporter.run())
         process.readiness.wait_for("placement to know all clusters")

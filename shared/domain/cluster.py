@@ -56,13 +56,15 @@ def require_few_clusters(known: Names, name: str) -> None:
 class NodeClass:
     """Nodes of a cluster that are alike in memory (0: unknown) and in what else they have; `tdp_w`
     is the thermal design power of one of each resource that was declared, W, `features` are what
-    jobs may ask for by name. Raises RejectedError on construction."""
+    jobs may ask for by name, and `millicores` what they may use of its cores (0: all). Raises
+    RejectedError on construction."""
 
     nodes: int
     memory_gib: float = 0.0
     resources: Resources = ()
     tdp_w: DesignPowers = ()
     features: tuple[str, ...] = ()
+    millicores: int = 0
 
     def __post_init__(self) -> None:
         QUANTITIES["nodes"].require("nodes", self.nodes)
@@ -164,6 +166,9 @@ class Cluster:
         LENGTHS["node_classes"].require("node_classes", len(self.declared_classes))
         if (nodes := sum(each.nodes for each in self.declared_classes)) != self.nodes:
             raise RejectedError("node_classes", f"must be {self.nodes} nodes, got {nodes}")
+        if any(each.millicores > self.millicores_per_node for each in self.declared_classes):
+            problem = f"must be at most the {self.cores_per_node} cores of a node"
+            raise RejectedError("node_classes.millicores", problem)
 
     def _check_partitions(self, names: NodeNames) -> None:
         LENGTHS["partitions"].require("partitions", len(self.partitions))

@@ -28,11 +28,13 @@ from shared.kubernetes.nodes import (
     why_out,
 )
 from shared.kubernetes.objects import mapping_of
+from shared.kubernetes.other_pods import OtherPods
 from shared.kubernetes.tolerations import Tolerations
 
 # Nodes that change together are published together.
 _SETTLE_S: Final = 1.0
 _REFUSED_RETRY_S: Final = 60.0
+_OTHERS_EVERY_S: Final = 10.0
 _GONE: Final = "the node was deleted"
 
 log = structlog.get_logger(__name__)
@@ -70,10 +72,13 @@ class NodeReporter:
         self._offered: frozenset[str] = frozenset()
         self._one_at_a_time = asyncio.Lock()
         self._changed = asyncio.Event()
+        self._later: asyncio.TimerHandle | None = None
         self.declared = asyncio.Event()
         """Set once the cluster was declared."""
         self.hostnames: Mapping[str, str] = {}
         """The nodes of the cluster, by name, each with the label by which pods ask for it."""
+        self.others = OtherPods(self._take_later)
+        """What pods that Coplace does not start have taken of nodes."""
 
     def replace(self, cluster: str, found: Sequence[_Node]) -> None:
         """Replace what is known by a list of all nodes."""
@@ -113,7 +118,8 @@ class NodeReporter:
             self._known |= {_name(n): n for n in in_order(self._there.values()) if self._is_part(n)}
             self.hostnames = {name: hostname(node) for name, node in self._known.items()}
             nodes = list(self._known.values())
-            found = cluster_declared(nodes, self._traits, terms, self._tolerated)
+            taken = self.others.by_node()
+            found = cluster_declared(nodes, self._traits, terms, self._tolerated, taken)
             if found != self._declared:
                 await self._facts.tell(declaration(found, self._source, self._now_us()))
                 log.info("declared", cluster=found.cluster, nodes=found.nodes)
@@ -142,6 +148,15 @@ class NodeReporter:
                 resumption(self._traits.cluster, back, self._source, self._now_us())
             )
         self._out = now_out
+
+    def _take_later(self) -> None:
+        """Declare what others have taken within a while: pods come and go all the time."""
+        if self._later is None:
+            self._later = asyncio.get_running_loop().call_later(_OTHERS_EVERY_S, self._take)
+
+    def _take(self) -> None:
+        self._later = None
+        self._changed.set()
 
     async def run(self) -> None:
         """Publish what changes, until cancelled."""

@@ -2,9 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import groupby
-from math import floor
-from typing import Any, Final
+from math import floor, frexp, ldexp
+from operator import itemgetter
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Self
 
 from coplace.v1.control_pb2 import (
     ClusterDeclared,
@@ -15,10 +18,11 @@ from coplace.v1.control_pb2 import (
 )
 from coplace.v1.ingest_service_pb2 import Envelope
 
-from coplace_client.bounds import CORES_PER_NODE
+from coplace_client.bounds import CORES_PER_NODE, LENGTHS, NODE_MEMORY_GIB
 from coplace_client.checks import require_text
 from coplace_client.errors import RejectedError, UnusableError
 from coplace_client.facts import fact
+from coplace_client.millicores import PER_CORE
 from shared.domain.folding import fold
 from shared.domain.hostlist import expand
 from shared.kubernetes.names import HOSTNAME
@@ -29,6 +33,8 @@ from shared.kubernetes.tolerations import UNTAINTED, Tolerations, lasting_taints
 from shared.kubernetes.units import amounts, count_resources
 
 _GIB: Final = 1024**3
+_MOST_CLASSES: Final = LENGTHS["node_classes"].most
+Amounts = Mapping[str, Fraction]
 _READ: Final[Mapping[str, tuple[str, ...]]] = {
     "metadata": ("name", "uid", "creationTimestamp", "deletionTimestamp", "resourceVersion"),
     "spec": ("taints", "unschedulable"),
@@ -128,24 +134,30 @@ def cluster_declared(
     traits: NodeTraits,
     terms: Iterable[NodeTerm] = (),
     tolerated: Iterable[Tolerations] = (),
+    taken: Mapping[str, Amounts] = MappingProxyType({}),
 ) -> ClusterDeclared:
     """Return the cluster of these nodes, in their order, with these terms as features and the nodes
-    of each of the tolerations as partitions.
+    of each of the tolerations as partitions. Jobs have what is not `taken` of each by other pods.
 
     Raises MixedNodesError where they differ in their cores, and RejectedError for amounts that
     cannot be understood.
     """
-    found = [_allocatable(node) for node in nodes]
-    cores = {each[0] for each in found}
+    cores = {_cores(node) for node in nodes}
     if len(cores) != 1 or not cores.isdisjoint({0}):
         told = ", ".join(map(str, sorted(cores))) or "no node"
         problem = f"{traits.cluster} has nodes of {told} cores: a cluster is of one node model"
         raise MixedNodesError(f"{problem}: choose nodes by node_selector")
+    features = _features(nodes, list(terms))
+    kinds = [
+        _NodeKind.read(node, taken.get(str(node["metadata"]["name"]), {}), names)
+        for node, names in zip(nodes, features, strict=True)
+    ]
+    placed = _few_classes(nodes, kinds)
     declared = ClusterDeclared(
         cluster=traits.cluster,
         site=traits.site,
         node_model=traits.node_model,
-        nodes=len(found),
+        nodes=len(nodes),
         cores_per_node=cores.pop(),
         pstates_ghz=traits.pstates_ghz,
         idle_power_w=traits.idle_power_w,
@@ -155,21 +167,72 @@ def cluster_declared(
         architecture=traits.architecture,
         # Kubernetes gives pods cores of nodes on which others have cores, whoever these are.
         shares_unpredicted=True,
-        node_names=fold(str(node["metadata"]["name"]) for node in nodes),
+        node_names=fold(str(node["metadata"]["name"]) for node, _ in placed),
     )
-    features = _features(nodes, list(terms))
-    for ((_, memory_gib, resources), names), alike in groupby(zip(found, features, strict=True)):
+    for kind, alike in groupby(kind for _, kind in placed):
+        tdp_w = {name: traits.tdp_w[name] for name, _ in kind.resources if name in traits.tdp_w}
         declared.node_classes.append(
             NodeClass(
                 nodes=len(list(alike)),
-                memory_gib=memory_gib,
-                resources=dict(resources),
-                tdp_w={name: traits.tdp_w[name] for name, _ in resources if name in traits.tdp_w},
-                features=names,
+                memory_gib=kind.memory_gib,
+                resources=dict(kind.resources),
+                tdp_w=tdp_w,
+                features=kind.features,
+                millicores=kind.millicores,
             )
         )
     declared.partitions.extend(_partitions(nodes, list(tolerated)))
     return declared
+
+
+class _NodeKind(NamedTuple):
+    """What jobs may have of a node; `millicores` of its cores, 0: all of them."""
+
+    memory_gib: float
+    resources: tuple[tuple[str, int], ...]
+    features: tuple[str, ...]
+    millicores: int
+
+    @classmethod
+    def read(cls, node: Mapping[str, Any], taken: Amounts, features: tuple[str, ...]) -> Self:
+        """Return what is left of a node beside what others have taken. A little is left of what is
+        taken wholly: nothing would mean that it is not known."""
+        told, cores = _allocatable(node), _cores(node)
+        free = {name: amount - taken.get(name, Fraction(0)) for name, amount in told.items()}
+        memory_gib = float(free.get("memory", Fraction(0)) / _GIB)
+        if "memory" in told and "memory" in taken:
+            memory_gib = max(memory_gib, NODE_MEMORY_GIB.least)
+        millicores = max(1, floor(free["cpu"] * PER_CORE))
+        return cls(
+            memory_gib,
+            tuple(sorted(count_resources(free).items())),
+            features,
+            millicores if millicores < cores * PER_CORE else 0,
+        )
+
+    def less_exact(self) -> Self:
+        """Return it with amounts that are powers of two at most."""
+        return self._replace(
+            memory_gib=_power_of_two(self.memory_gib),
+            millicores=round(_power_of_two(self.millicores)),
+        )
+
+
+def _few_classes(
+    nodes: Sequence[Mapping[str, Any]], kinds: Sequence[_NodeKind]
+) -> Sequence[tuple[Mapping[str, Any], _NodeKind]]:
+    """Return nodes in their order. Where there would be more classes than a cluster can have, those
+    that are alike are together, and where there still would, their amounts are less exact."""
+    if sum(1 for _ in groupby(kinds)) <= _MOST_CLASSES:
+        return list(zip(nodes, kinds, strict=True))
+    if len(set(kinds)) > _MOST_CLASSES:
+        kinds = [kind.less_exact() for kind in kinds]
+    return sorted(zip(nodes, kinds, strict=True), key=itemgetter(1))
+
+
+def _power_of_two(amount: float) -> float:
+    """The largest that is not more."""
+    return ldexp(1.0, frexp(amount)[1] - 1) if amount else 0.0
 
 
 def _features(
@@ -195,15 +258,19 @@ def _partitions(
         yield Partition(name=name, nodes=found, default=not each.each, down=not found)
 
 
-def _allocatable(node: Mapping[str, Any]) -> tuple[int, float, tuple[tuple[str, int], ...]]:
-    """Whole cores, memory and the rest of what pods may have."""
+def _allocatable(node: Mapping[str, Any]) -> Amounts:
+    """What pods may have of a node."""
     told = amounts("status.allocatable", node["status"].get("allocatable") or {})
     if "cpu" not in told:
         raise RejectedError("status.allocatable.cpu", "must be set")
-    cores = floor(told["cpu"])
+    return told
+
+
+def _cores(node: Mapping[str, Any]) -> int:
+    """The whole ones."""
+    cores = floor(_allocatable(node)["cpu"])
     CORES_PER_NODE.require_if_known("status.allocatable.cpu", cores)
-    memory_gib = float(told["memory"] / _GIB) if "memory" in told else 0.0
-    return cores, memory_gib, tuple(sorted(count_resources(told).items()))
+    return cores
 
 
 def why_out(node: Mapping[str, Any]) -> str:
