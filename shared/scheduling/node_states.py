@@ -19,8 +19,8 @@ MOST_KEPT: Final = 20_000
 _PLACE: Final = 3
 # Sets of nodes that jobs named; most of these jobs may have ended.
 _MOST_SETS: Final = 4_000
-# Jobs that share a node: what is kept of its groups grows with their square, and jobs of thousandths
-# of a core are cheap to make.
+# Jobs that share a node: what is kept of its groups grows with their square, and jobs of
+# thousandths of a core are cheap to make.
 MOST_JOBS: Final = 1_024
 
 
