@@ -392,9 +392,10 @@ ETCD_VERSION ?= v3.5.21
 
 .PHONY: e2e-kubernetes-jobs
 e2e-kubernetes-jobs: API_JOBS = 5000
-e2e-kubernetes-jobs: setup system-servers ## Jobs over three real API servers, their manager killed: API_JOBS= CONTROLLERS=1
+e2e-kubernetes-jobs: setup system-servers ## Jobs over three real API servers, their manager killed: API_JOBS= CONTROLLERS=1 CHOOSING=1
 	@deploy/require-commands.sh etcd:etcd-server openssl:openssl
 	$(BIN)/python -m lab.benchmarks.kubernetes --jobs $(API_JOBS) $(if $(CONTROLLERS),--controllers) \
+	    $(if $(CHOOSING),--choosing) \
 	    --programs "$$(deploy/build-kubernetes.sh $(KUBERNETES_VERSION) $(ETCD_VERSION))"
 
 KUEUE_VERSION ?= v0.19.0

@@ -17,7 +17,7 @@ from math import ceil, inf, nan
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from coplace_client.bounds import CORES_PER_NODE, MOST_NODES, NODE_MEMORY_GIB, RESOURCES, WALLTIME_S
+from coplace_client.bounds import CORES_PER_NODE, MOST_NODES, NODE_MEMORY_GIB, WALLTIME_S
 from coplace_client.checks import require_count, require_text
 from coplace_client.errors import RejectedError, UnusableError
 from coplace_client.numbers import finite_number
@@ -32,7 +32,7 @@ _KIB_A_GIB: Final = 1024 * 1024
 _NODE_W, _GPU_W, _MIC_W = 40, 62, 115
 _MOST_W_A_NODE: Final = 400
 _MOST_JOBS: Final = 1_000_000
-_MOST_CORES, _MOST_OF_A_KIND = int(CORES_PER_NODE.most), int(RESOURCES.most)
+_MOST_CORES, _MOST_OF_A_KIND = int(CORES_PER_NODE.most), 10_000
 _LEAST_KIB: Final = ceil(NODE_MEMORY_GIB.least * _KIB_A_GIB)
 _MOST_KIB: Final = int(NODE_MEMORY_GIB.most) * _KIB_A_GIB
 _MOST_S: Final = int(WALLTIME_S.most)

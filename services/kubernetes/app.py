@@ -2,10 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import Final
 
+from coplace.v1.jobs_pb2 import JobSubmitted
+
+from coplace_client.errors import UnusableError
 from coplace_client.ingest import FactSender, IngestClient, Patience
 from services.kubernetes.adapters.api import (
     JOBS,
@@ -26,7 +29,10 @@ from shared.kubernetes.heartbeat import ClusterHeartbeat
 from shared.kubernetes.names import GRANT
 from shared.kubernetes.node_reporter import NodeReporter
 from shared.kubernetes.nodes import trimmed_node
+from shared.kubernetes.other_pods import SELECTOR as OTHER_PODS
+from shared.kubernetes.other_pods import trimmed_other_pod
 from shared.kubernetes.placement import PlacementClient
+from shared.kubernetes.pods import trimmed_pod
 from shared.kubernetes.reflector import ObjectWatcher, reflect
 from shared.process.clock import process_clock
 from shared.process.life import Process, run_process
@@ -70,27 +76,33 @@ async def _run(
     async with asyncio.TaskGroup() as tasks:
         watched = partial(_watched, tasks, meter)
         tasks.create_task(facts.run())
-        process.readiness.wait_for("the nodes of all clusters")
-        for each in clusters:
-            traits = each.traits(own.site, own.architecture)
-            reporter = NodeReporter(traits, facts, placement, now_us, meter.odd)
-            await watched(apis[each.name], NODES, each.node_selector, reporter, trim=trimmed_node)
-            tasks.create_task(reporter.run())
-        process.readiness.wait_for("placement to know all clusters")
-        await placement.knows(frozenset(apis))
-        for name, api in apis.items():
-            tasks.create_task(ClusterHeartbeat(own.site, name, api, facts, now_us).run())
-        jobs = JobReconciler(apis, facts, own.terms(list(clusters)), now_us, meter.odd)
+        reporters: list[NodeReporter] = []
+        terms = own.terms(list(clusters))
+        offer = partial(_offer, reporters)
+        jobs = JobReconciler(apis, facts, terms, now_us, meter.odd, offer)
         meter.watch(jobs.states)
         queue = f"{QUEUE_NAME}={own.queue}"
         process.readiness.wait_for("the records of all clusters: do they have the kind JobRecord?")
         for api in apis.values():
             await watched(api, RECORDS, queue, RecordWatcher(jobs), RECORDS_MISSING)
+        process.readiness.wait_for("the nodes of all clusters")
+        for each in clusters:
+            traits = each.traits(own.site, own.architecture)
+            reporter = NodeReporter(traits, facts, placement, now_us, meter.odd, jobs.asked)
+            reporters.append(reporter)
+            api, trim = apis[each.name], partial(trimmed_node, has_labels=True)
+            await watched(api, PODS, OTHER_PODS, reporter.others, trim=trimmed_other_pod)
+            await watched(api, NODES, each.node_selector, reporter, trim=trim)
+            tasks.create_task(reporter.run())
+        process.readiness.wait_for("placement to know all clusters")
+        await placement.knows(frozenset(apis))
+        for name, api in apis.items():
+            tasks.create_task(ClusterHeartbeat(own.site, name, api, facts, now_us).run())
         process.readiness.wait_for("the Jobs of all clusters")
         for api in apis.values():
             await watched(api, JOBS, queue, jobs)
         for api in apis.values():
-            await watched(api, PODS, GRANT, PodWatcher(jobs))
+            await watched(api, PODS, GRANT, PodWatcher(jobs), trim=trimmed_pod)
         process.readiness.ready()
         for _ in range(own.workers):
             tasks.create_task(jobs.work())
@@ -99,6 +111,14 @@ async def _run(
         decisions = DecisionFollower(deployment, manager, _DECISIONS_AT_ONCE)
         hooks_of(process.telemetry).meter.watch_backlog(NAME, decisions.backlog)
         tasks.create_task(decisions.run(jobs.obey))
+
+
+async def _offer(reporters: Sequence[NodeReporter], asked: JobSubmitted) -> None:
+    """Have all clusters declare what a job asks for of nodes: it may go to any. Of a cluster that
+    cannot be declared its reporter says so, and the job goes to others."""
+    for each in reporters:
+        with suppress(UnusableError):
+            await each.offer(asked)
 
 
 async def _watched(

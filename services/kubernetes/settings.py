@@ -1,6 +1,9 @@
 """Settings of the Kubernetes resource manager, COPLACE_KUBERNETES_*, and its clusters' file."""
 
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field, FilePath
 from pydantic_settings import SettingsConfigDict
@@ -32,7 +35,15 @@ class KubernetesSettings(EnvironmentSettings):
     account_label: str = Field("", description="Label of a Job that says its account; namespace")
     user_label: str = Field("", description="Label of a Job that says its user; namespace")
     default_walltime_s: float = Field(
-        0.0, ge=0, description="Limit of Jobs that have none; 0: they are not taken"
+        86_400.0, ge=0, description="Limit of Jobs that have none; 0: they are not taken"
+    )
+    default_cpu: Decimal = Field(Decimal(1), gt=0, description="CPUs of a pod that requests none")
+    ready_within_s: float = Field(
+        600.0, ge=0, description="A Job whose pods are not all ready by then waits again; 0: never"
+    )
+    priority_classes: dict[str, Annotated[int, Field(ge=-100, le=100)]] = Field(
+        default_factory=dict,
+        description="JSON: the priority of each PriorityClass, from -100 to 100",
     )
     most_priority: int = Field(
         0, ge=-100, le=100, description="What any user may ask for by coplace.io/priority"
@@ -57,6 +68,9 @@ class KubernetesSettings(EnvironmentSettings):
             node_models={each.name: each.node_model for each in clusters},
             queue=self.queue,
             most_priority=self.most_priority,
+            default_cpu=Fraction(self.default_cpu),
+            ready_within_s=self.ready_within_s,
+            priority_classes=self.priority_classes,
         )
 
 

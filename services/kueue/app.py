@@ -22,7 +22,6 @@ from services.kueue.adapters.meter import KueueMeter
 from services.kueue.adapters.reconciler import ClustersKnown, WorkloadReconciler
 from services.kueue.adapters.watchers import NamedWatcher, WorkloadPodWatcher
 from services.kueue.model.names import WORKLOAD
-from services.kueue.model.pods import trimmed_pod
 from services.kueue.model.workloads import trimmed
 from services.kueue.settings import KueueClusters, KueueSettings, ManagerEntry, clusters_of
 from shared.clients.decisions import DECISIONS, DecisionFollower, ResourceManager
@@ -32,6 +31,7 @@ from shared.kubernetes.heartbeat import ClusterHeartbeat
 from shared.kubernetes.node_reporter import NodeReporter
 from shared.kubernetes.nodes import trimmed_node
 from shared.kubernetes.placement import PlacementClient
+from shared.kubernetes.pods import trimmed_pod
 from shared.kubernetes.reflector import ObjectWatcher, reflect
 from shared.process.clock import process_clock
 from shared.process.life import Process, run_process
@@ -105,7 +105,7 @@ class _Adapter:
         own, now_us = self.own, process_clock().now_us
         self.process.readiness.wait_for("the nodes of all clusters")
         for each in self.there.clusters:
-            traits = each.traits(own.site, own.architecture, shares_unpredicted=True)
+            traits = each.traits(own.site, own.architecture)
             reporter = NodeReporter(traits, facts, placement, now_us, self.meter.odd)
             self.reporters[each.name] = reporter
             selector = each.node_selector

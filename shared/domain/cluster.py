@@ -32,6 +32,8 @@ MOST_PSTATES: Final = LENGTHS["pstates_ghz"].most
 EMULATED_SITE: Final = "demo"
 # What a job may choose from is kept with each job that waits.
 MOST_CLUSTERS: Final = 128
+# Of one kind in a node that draw power: what a node has more of is no device, but memory of some.
+_MOST_DEVICES: Final = 10_000
 # Characters of the host lists of all partitions of a cluster: its declaration is one message.
 _MOST_PARTITIONS_TEXT: Final = 262_144
 
@@ -54,13 +56,15 @@ def require_few_clusters(known: Names, name: str) -> None:
 class NodeClass:
     """Nodes of a cluster that are alike in memory (0: unknown) and in what else they have; `tdp_w`
     is the thermal design power of one of each resource that was declared, W, `features` are what
-    jobs may ask for by name. Raises RejectedError on construction."""
+    jobs may ask for by name, and `millicores` what they may use of its cores (0: all). Raises
+    RejectedError on construction."""
 
     nodes: int
     memory_gib: float = 0.0
     resources: Resources = ()
     tdp_w: DesignPowers = ()
     features: tuple[str, ...] = ()
+    millicores: int = 0
 
     def __post_init__(self) -> None:
         QUANTITIES["nodes"].require("nodes", self.nodes)
@@ -162,6 +166,9 @@ class Cluster:
         LENGTHS["node_classes"].require("node_classes", len(self.declared_classes))
         if (nodes := sum(each.nodes for each in self.declared_classes)) != self.nodes:
             raise RejectedError("node_classes", f"must be {self.nodes} nodes, got {nodes}")
+        if any(each.millicores > self.millicores_per_node for each in self.declared_classes):
+            problem = f"must be at most the {self.cores_per_node} cores of a node"
+            raise RejectedError("node_classes.millicores", problem)
 
     def _check_partitions(self, names: NodeNames) -> None:
         LENGTHS["partitions"].require("partitions", len(self.partitions))
@@ -227,7 +234,9 @@ class Cluster:
             kind, _, of_type = name.partition(":")
             if of_type and name in highest_w and kind in counts:
                 counts[kind] = max(0, counts[kind] - count)
-        return fsum(count * highest_w.get(name, 0.0) for name, count in counts.items())
+        return fsum(
+            min(count, _MOST_DEVICES) * highest_w.get(name, 0.0) for name, count in counts.items()
+        )
 
     def accelerators_of_node_w(
         self, resources_per_unit: Resources, unit_millicores: int, *, shareable: bool

@@ -34,6 +34,10 @@ class Feature:
         """Return whether a node with these features has it."""
         return self.name in features
 
+    def names(self) -> frozenset[str]:
+        """Return its name."""
+        return frozenset((self.name,))
+
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
@@ -45,6 +49,10 @@ class AllOf:
         """Return whether all hold for a node with these features."""
         return all(part.holds(features) for part in self.parts)
 
+    def names(self) -> frozenset[str]:
+        """Return the names of all features in it."""
+        return frozenset().union(*(part.names() for part in self.parts))
+
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
@@ -55,6 +63,10 @@ class AnyOf:
     def holds(self, features: Set[str]) -> bool:
         """Return whether one holds for a node with these features."""
         return any(part.holds(features) for part in self.parts)
+
+    def names(self) -> frozenset[str]:
+        """Return the names of all features in it."""
+        return frozenset().union(*(part.names() for part in self.parts))
 
 
 Expression = Feature | AllOf | AnyOf

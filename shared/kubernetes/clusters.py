@@ -20,9 +20,7 @@ class ClusterEntry(NodesEntry):
     context: str = Field("", description="Of the kubeconfig; its current one")
     node_selector: str = Field("", description="Labels of the nodes that Jobs may have; all")
 
-    def traits(
-        self, site: str, architecture: str, *, shares_unpredicted: bool = False
-    ) -> NodeTraits:
+    def traits(self, site: str, architecture: str) -> NodeTraits:
         """Return what Kubernetes does not know of its nodes."""
         return NodeTraits(
             cluster=self.name,
@@ -35,7 +33,6 @@ class ClusterEntry(NodesEntry):
             tdp_w=self.tdp_w,
             nameplate_power_w=self.nameplate_power_w,
             processors_tdp_w=self.processors_tdp_w,
-            shares_unpredicted=shares_unpredicted,
         )
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final, Protocol
 
 import structlog
 from coplace.v1.control_pb2 import ClusterDeclared
+from coplace.v1.jobs_pb2 import JobSubmitted
 from coplace.v1.placement_service_pb2 import ShowNodesResponse
 
 from coplace_client.errors import UnusableError
@@ -13,6 +14,7 @@ from shared.catalogue.contents.check import check_contents
 from shared.domain.drains import drain_changes
 from shared.domain.hostlist import expand
 from shared.kubernetes.facts import FactTaker
+from shared.kubernetes.node_terms import terms_of
 from shared.kubernetes.nodes import (
     NodeTraits,
     cluster_declared,
@@ -26,10 +28,13 @@ from shared.kubernetes.nodes import (
     why_out,
 )
 from shared.kubernetes.objects import mapping_of
+from shared.kubernetes.other_pods import OtherPods
+from shared.kubernetes.tolerations import Tolerations
 
 # Nodes that change together are published together.
 _SETTLE_S: Final = 1.0
 _REFUSED_RETRY_S: Final = 60.0
+_OTHERS_EVERY_S: Final = 10.0
 _GONE: Final = "the node was deleted"
 
 log = structlog.get_logger(__name__)
@@ -44,7 +49,8 @@ class NodesKnown(Protocol):
 
 class NodeReporter:
     """Of one cluster. A node that was removed keeps its index until this process starts anew, as
-    one that is out; one that comes has the next."""
+    one that is out; one that comes has the next. Of labels and taints those are declared which jobs
+    have `asked` for."""
 
     def __init__(
         self,
@@ -53,19 +59,26 @@ class NodeReporter:
         placement: NodesKnown,
         now_us: Callable[[], int],
         odd: Callable[[str], object] = str,
+        asked: Callable[[], Iterable[JobSubmitted]] = tuple,
     ) -> None:
-        self._odd = odd
+        self._odd, self._asked = odd, asked
         self._traits, self._facts, self._placement = traits, facts, placement
         self._now_us, self._source = now_us, f"{traits.site}/{traits.cluster}"
         self._there: dict[str, _Node] = {}
         self._known: dict[str, _Node] = {}
         self._declared: ClusterDeclared | None = None
         self._out: dict[str, str] | None = None
+        self._tolerated: frozenset[Tolerations] = frozenset()
+        self._offered: frozenset[str] = frozenset()
+        self._one_at_a_time = asyncio.Lock()
         self._changed = asyncio.Event()
+        self._later: asyncio.TimerHandle | None = None
         self.declared = asyncio.Event()
         """Set once the cluster was declared."""
         self.hostnames: Mapping[str, str] = {}
         """The nodes of the cluster, by name, each with the label by which pods ask for it."""
+        self.others = OtherPods(self._take_later)
+        """What pods that Coplace does not start have taken of nodes."""
 
     def replace(self, cluster: str, found: Sequence[_Node]) -> None:
         """Replace what is known by a list of all nodes."""
@@ -98,14 +111,28 @@ class NodeReporter:
     async def declare(self) -> None:
         """Declare the cluster, where it changed. Raises UnusableError where its nodes make no
         cluster."""
-        self._known |= {_name(n): n for n in in_order(self._there.values()) if self._is_part(n)}
-        self.hostnames = {name: hostname(node) for name, node in self._known.items()}
-        found = cluster_declared(list(self._known.values()), self._traits)
-        if found != self._declared:
-            await self._facts.tell(declaration(found, self._source, self._now_us()))
-            log.info("declared", cluster=found.cluster, nodes=found.nodes)
-            self._declared = found
-        self.declared.set()
+        async with self._one_at_a_time:
+            asked = list(self._asked())
+            terms = {term for each in asked for term in terms_of(each.features)}
+            self._tolerated = frozenset(_tolerated(asked))
+            self._known |= {_name(n): n for n in in_order(self._there.values()) if self._is_part(n)}
+            self.hostnames = {name: hostname(node) for name, node in self._known.items()}
+            nodes = list(self._known.values())
+            taken = self.others.by_node()
+            found = cluster_declared(nodes, self._traits, terms, self._tolerated, taken)
+            if found != self._declared:
+                await self._facts.tell(declaration(found, self._source, self._now_us()))
+                log.info("declared", cluster=found.cluster, nodes=found.nodes)
+                self._declared = found
+            self._offered = frozenset().union(*map(_wants, asked))
+            self.declared.set()
+
+    async def offer(self, asked: JobSubmitted) -> None:
+        """Declare what a job asks for that is among those that were `asked`. Raises UnusableError
+        where the nodes make no cluster."""
+        if not _wants(asked) <= self._offered:
+            await self.declare()
+            self._changed.set()
 
     async def publish_out(self) -> None:
         """Drain what takes no pods, and resume what is back and was drained here."""
@@ -121,6 +148,15 @@ class NodeReporter:
                 resumption(self._traits.cluster, back, self._source, self._now_us())
             )
         self._out = now_out
+
+    def _take_later(self) -> None:
+        """Declare what others have taken within a while: pods come and go all the time."""
+        if self._later is None:
+            self._later = asyncio.get_running_loop().call_later(_OTHERS_EVERY_S, self._take)
+
+    def _take(self) -> None:
+        self._later = None
+        self._changed.set()
 
     async def run(self) -> None:
         """Publish what changes, until cancelled."""
@@ -143,13 +179,13 @@ class NodeReporter:
         return True
 
     def _is_part(self, node: _Node) -> bool:
-        return is_worker(node) or _name(node) in self._known
+        return is_worker(node, self._tolerated) or _name(node) in self._known
 
     def _why_out(self, name: str) -> str:
         node = self._there.get(name)
         if node is None:
             return _GONE
-        return why_out(node) if is_worker(node) else "tainted in Kubernetes"
+        return why_out(node) if is_worker(node, self._tolerated) else "tainted in Kubernetes"
 
     async def _drained_by(self) -> dict[str, str]:
         """Who drained the nodes that are drained, by their names."""
@@ -160,6 +196,18 @@ class NodeReporter:
             for name in _names(group.nodes)
             if group.drained_by
         }
+
+
+def _wants(asked: JobSubmitted) -> frozenset[str]:
+    """The features and partitions that it names."""
+    return frozenset({*map(str, terms_of(asked.features)), *asked.partitions})
+
+
+def _tolerated(asked: Iterable[JobSubmitted]) -> Iterable[Tolerations]:
+    for each in asked:
+        for partition in each.partitions:
+            if found := Tolerations.parse(partition):
+                yield found
 
 
 def _names(host_lists: Iterable[str]) -> Iterable[str]:

@@ -2,33 +2,44 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import groupby
-from math import floor
-from typing import Any, Final
+from math import floor, frexp, ldexp
+from operator import itemgetter
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Self
 
-from coplace.v1.control_pb2 import ClusterDeclared, NodeClass, NodesDrained, NodesResumed
+from coplace.v1.control_pb2 import (
+    ClusterDeclared,
+    NodeClass,
+    NodesDrained,
+    NodesResumed,
+    Partition,
+)
 from coplace.v1.ingest_service_pb2 import Envelope
 
-from coplace_client.bounds import CORES_PER_NODE
+from coplace_client.bounds import CORES_PER_NODE, LENGTHS, NODE_MEMORY_GIB
 from coplace_client.checks import require_text
 from coplace_client.errors import RejectedError, UnusableError
 from coplace_client.facts import fact
+from coplace_client.millicores import PER_CORE
 from shared.domain.folding import fold
 from shared.domain.hostlist import expand
 from shared.kubernetes.names import HOSTNAME
+from shared.kubernetes.node_terms import NodeTerm, labels_of
 from shared.kubernetes.objects import mapping_of, texts_of
 from shared.kubernetes.texts import shown
+from shared.kubernetes.tolerations import UNTAINTED, Tolerations, lasting_taints
 from shared.kubernetes.units import amounts, count_resources
 
 _GIB: Final = 1024**3
+_MOST_CLASSES: Final = LENGTHS["node_classes"].most
+Amounts = Mapping[str, Fraction]
 _READ: Final[Mapping[str, tuple[str, ...]]] = {
     "metadata": ("name", "uid", "creationTimestamp", "deletionTimestamp", "resourceVersion"),
     "spec": ("taints", "unschedulable"),
     "status": ("allocatable", "conditions"),
 }
-_KEEPS_AWAY: Final = ("NoSchedule", "NoExecute")
-# Kubernetes sets these for what conditions and `spec.unschedulable` say anyway.
-_OF_STATE: Final = "node.kubernetes.io/"
 
 
 class MixedNodesError(UnusableError):
@@ -39,8 +50,7 @@ class MixedNodesError(UnusableError):
 class NodeTraits:
     """What Kubernetes does not know of a cluster's nodes; `tdp_w` is the thermal design power of
     one of a resource by its name, `processors_tdp_w` that of a node's processors together, and
-    `nameplate_power_w` what a node draws at most, W; 0: nobody said. With `shares_unpredicted` jobs
-    share nodes also where nothing is predicted of them."""
+    `nameplate_power_w` what a node draws at most, W; 0: nobody said."""
 
     cluster: str
     site: str
@@ -52,11 +62,11 @@ class NodeTraits:
     tdp_w: Mapping[str, float] = field(default_factory=dict)
     nameplate_power_w: float = 0.0
     processors_tdp_w: float = 0.0
-    shares_unpredicted: bool = False
 
 
-def trimmed_node(node: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what is read of a node: most of it is images."""
+def trimmed_node(node: Mapping[str, Any], *, has_labels: bool = False) -> Mapping[str, Any]:
+    """Return what is read of a node: most of it is images. Labels by which pods select nodes are
+    read where it `has_labels`."""
     if not isinstance(node, Mapping):
         return node
     labels = texts_of(mapping_of(node.get("metadata")).get("labels"))
@@ -66,8 +76,10 @@ def trimmed_node(node: Mapping[str, Any]) -> Mapping[str, Any]:
         if isinstance(told, Mapping):
             told = {key: told[key] for key in names if key in told}
         found[name] = told
-    if HOSTNAME in labels and isinstance(found["metadata"], Mapping):
-        found["metadata"] = {**found["metadata"], "labels": {HOSTNAME: labels[HOSTNAME]}}
+    if not has_labels:
+        labels = {HOSTNAME: labels[HOSTNAME]} if HOSTNAME in labels else {}
+    if labels and isinstance(found["metadata"], Mapping):
+        found["metadata"] = {**found["metadata"], "labels": labels}
     return found
 
 
@@ -103,15 +115,11 @@ def _require_texts(field: str, told: object, names: Sequence[str]) -> None:
             raise RejectedError(field, f"must have {' and '.join(names)} each")
 
 
-def is_worker(node: Mapping[str, Any]) -> bool:
-    """Return whether Jobs may go there, now or once it is well: no lasting taint keeps them
-    away."""
-    lasting = (
-        taint
-        for taint in node["spec"].get("taints") or ()
-        if not taint["key"].startswith(_OF_STATE)
-    )
-    return not any(taint["effect"] in _KEEPS_AWAY for taint in lasting)
+def is_worker(node: Mapping[str, Any], tolerated: Iterable[Tolerations] = ()) -> bool:
+    """Return whether Jobs may go there, now or once it is well: no lasting taint keeps all of them
+    away, of whom some have these tolerations."""
+    taints = lasting_taints(node)
+    return not taints or any(each.allow(taints) for each in tolerated)
 
 
 def in_order(nodes: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -121,23 +129,35 @@ def in_order(nodes: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     )
 
 
-def cluster_declared(nodes: Sequence[Mapping[str, Any]], traits: NodeTraits) -> ClusterDeclared:
-    """Return the cluster of these nodes, in their order.
+def cluster_declared(
+    nodes: Sequence[Mapping[str, Any]],
+    traits: NodeTraits,
+    terms: Iterable[NodeTerm] = (),
+    tolerated: Iterable[Tolerations] = (),
+    taken: Mapping[str, Amounts] = MappingProxyType({}),
+) -> ClusterDeclared:
+    """Return the cluster of these nodes, in their order, with these terms as features and the nodes
+    of each of the tolerations as partitions. Jobs have what is not `taken` of each by other pods.
 
     Raises MixedNodesError where they differ in their cores, and RejectedError for amounts that
     cannot be understood.
     """
-    found = [_allocatable(node) for node in nodes]
-    cores = {each[0] for each in found}
+    cores = {_cores(node) for node in nodes}
     if len(cores) != 1 or not cores.isdisjoint({0}):
         told = ", ".join(map(str, sorted(cores))) or "no node"
         problem = f"{traits.cluster} has nodes of {told} cores: a cluster is of one node model"
         raise MixedNodesError(f"{problem}: choose nodes by node_selector")
+    features = _features(nodes, list(terms))
+    kinds = [
+        _NodeKind.read(node, taken.get(str(node["metadata"]["name"]), {}), names)
+        for node, names in zip(nodes, features, strict=True)
+    ]
+    placed = _few_classes(nodes, kinds)
     declared = ClusterDeclared(
         cluster=traits.cluster,
         site=traits.site,
         node_model=traits.node_model,
-        nodes=len(found),
+        nodes=len(nodes),
         cores_per_node=cores.pop(),
         pstates_ghz=traits.pstates_ghz,
         idle_power_w=traits.idle_power_w,
@@ -145,30 +165,112 @@ def cluster_declared(nodes: Sequence[Mapping[str, Any]], traits: NodeTraits) -> 
         nameplate_power_w=traits.nameplate_power_w,
         processors_tdp_w=traits.processors_tdp_w,
         architecture=traits.architecture,
-        shares_unpredicted=traits.shares_unpredicted,
-        node_names=fold(str(node["metadata"]["name"]) for node in nodes),
+        # Kubernetes gives pods cores of nodes on which others have cores, whoever these are.
+        shares_unpredicted=True,
+        node_names=fold(str(node["metadata"]["name"]) for node, _ in placed),
     )
-    for (_, memory_gib, resources), alike in groupby(found):
+    for kind, alike in groupby(kind for _, kind in placed):
+        tdp_w = {name: traits.tdp_w[name] for name, _ in kind.resources if name in traits.tdp_w}
         declared.node_classes.append(
             NodeClass(
                 nodes=len(list(alike)),
-                memory_gib=memory_gib,
-                resources=dict(resources),
-                tdp_w={name: traits.tdp_w[name] for name, _ in resources if name in traits.tdp_w},
+                memory_gib=kind.memory_gib,
+                resources=dict(kind.resources),
+                tdp_w=tdp_w,
+                features=kind.features,
+                millicores=kind.millicores,
             )
         )
+    declared.partitions.extend(_partitions(nodes, list(tolerated)))
     return declared
 
 
-def _allocatable(node: Mapping[str, Any]) -> tuple[int, float, tuple[tuple[str, int], ...]]:
-    """Whole cores, memory and the rest of what pods may have."""
+class _NodeKind(NamedTuple):
+    """What jobs may have of a node; `millicores` of its cores, 0: all of them."""
+
+    memory_gib: float
+    resources: tuple[tuple[str, int], ...]
+    features: tuple[str, ...]
+    millicores: int
+
+    @classmethod
+    def read(cls, node: Mapping[str, Any], taken: Amounts, features: tuple[str, ...]) -> Self:
+        """Return what is left of a node beside what others have taken. A little is left of what is
+        taken wholly: nothing would mean that it is not known."""
+        told, cores = _allocatable(node), _cores(node)
+        free = {name: amount - taken.get(name, Fraction(0)) for name, amount in told.items()}
+        memory_gib = float(free.get("memory", Fraction(0)) / _GIB)
+        if "memory" in told and "memory" in taken:
+            memory_gib = max(memory_gib, NODE_MEMORY_GIB.least)
+        millicores = max(1, floor(free["cpu"] * PER_CORE))
+        return cls(
+            memory_gib,
+            tuple(sorted(count_resources(free).items())),
+            features,
+            millicores if millicores < cores * PER_CORE else 0,
+        )
+
+    def less_exact(self) -> Self:
+        """Return it with amounts that are powers of two at most."""
+        return self._replace(
+            memory_gib=_power_of_two(self.memory_gib),
+            millicores=round(_power_of_two(self.millicores)),
+        )
+
+
+def _few_classes(
+    nodes: Sequence[Mapping[str, Any]], kinds: Sequence[_NodeKind]
+) -> Sequence[tuple[Mapping[str, Any], _NodeKind]]:
+    """Return nodes in their order. Where there would be more classes than a cluster can have, those
+    that are alike are together, and where there still would, their amounts are less exact."""
+    if sum(1 for _ in groupby(kinds)) <= _MOST_CLASSES:
+        return list(zip(nodes, kinds, strict=True))
+    if len(set(kinds)) > _MOST_CLASSES:
+        kinds = [kind.less_exact() for kind in kinds]
+    return sorted(zip(nodes, kinds, strict=True), key=itemgetter(1))
+
+
+def _power_of_two(amount: float) -> float:
+    """The largest that is not more."""
+    return ldexp(1.0, frexp(amount)[1] - 1) if amount else 0.0
+
+
+def _features(
+    nodes: Sequence[Mapping[str, Any]], terms: Sequence[NodeTerm]
+) -> list[tuple[str, ...]]:
+    """The terms that each of the nodes meets."""
+    labels = (labels_of(node) if terms else {} for node in nodes)
+    return [tuple(sorted(str(term) for term in terms if term.holds(each))) for each in labels]
+
+
+def _partitions(
+    nodes: Sequence[Mapping[str, Any]], tolerated: Sequence[Tolerations]
+) -> Iterable[Partition]:
+    """One of each of the tolerations, and that of nodes without taints; none where nobody tolerates
+    any."""
+    if not tolerated:
+        return
+    taints = {str(node["metadata"]["name"]): lasting_taints(node) for node in nodes}
+    for each in (Tolerations(), *sorted(tolerated, key=lambda one: one.partition)):
+        found = fold(name for name, of in taints.items() if each.allow(of))
+        name = each.partition or UNTAINTED
+        # Without names a partition is all nodes.
+        yield Partition(name=name, nodes=found, default=not each.each, down=not found)
+
+
+def _allocatable(node: Mapping[str, Any]) -> Amounts:
+    """What pods may have of a node."""
     told = amounts("status.allocatable", node["status"].get("allocatable") or {})
     if "cpu" not in told:
         raise RejectedError("status.allocatable.cpu", "must be set")
-    cores = floor(told["cpu"])
+    return told
+
+
+def _cores(node: Mapping[str, Any]) -> int:
+    """The whole ones."""
+    cores = floor(_allocatable(node)["cpu"])
     CORES_PER_NODE.require_if_known("status.allocatable.cpu", cores)
-    memory_gib = float(told["memory"] / _GIB) if "memory" in told else 0.0
-    return cores, memory_gib, tuple(sorted(count_resources(told).items()))
+    return cores
 
 
 def why_out(node: Mapping[str, Any]) -> str:

@@ -26,18 +26,19 @@ _Amounts = Counter[str]
 
 @dataclass(frozen=True, slots=True)
 class PodNeeds:
-    """Of one pod: thousandths of a core, memory, and `resources`, extended ones: every kind of GPU
-    is a `gpu`."""
+    """Of one pod: thousandths of a core, memory, and `resources`, extended ones: see
+    `resource_names`."""
 
     millicores: int
     memory_gib: float
     resources: Mapping[str, int]
 
 
-def resource_name(name: str) -> str:
-    """Return the name as clusters declare it: `nvidia.com/gpu` is a `gpu`, others keep their
-    names."""
-    return "gpu" if name.endswith("/gpu") else name
+def resource_names(name: str) -> tuple[str, ...]:
+    """Return the names as clusters declare it: `nvidia.com/gpu` is a `gpu`, and of its kind
+    `gpu:nvidia.com`; others keep their names."""
+    kind, _, what = name.rpartition("/")
+    return ("gpu", f"gpu:{kind}") if kind and what == "gpu" else (name,)
 
 
 def count_resources(amounts: Mapping[str, Fraction]) -> dict[str, int]:
@@ -46,7 +47,7 @@ def count_resources(amounts: Mapping[str, Fraction]) -> dict[str, int]:
     found: _Amounts = Counter()
     for name, amount in amounts.items():
         if name not in ("cpu", "memory") and not name.startswith(_LEFT_OUT) and amount > 0:
-            found[resource_name(name)] += ceil(amount)
+            found.update(dict.fromkeys(resource_names(name), ceil(amount)))
     return dict(found)
 
 
@@ -61,12 +62,11 @@ def amounts(field: str, told: object) -> dict[str, Fraction]:
     return found
 
 
-def pod_needs(pod: Mapping[str, Any]) -> PodNeeds:
-    """Return what a pod asks for. Raises RejectedError, which names the field."""
+def pod_needs(pod: Mapping[str, Any], default_cpu: Fraction) -> PodNeeds:
+    """Return what a pod asks for, with some CPU where it asks for none. Raises RejectedError, which
+    names the field."""
     asked = pod_amounts(pod, _POD)
-    if not asked.get("cpu"):
-        raise RejectedError(f"{_POD}.containers[0].resources.requests.cpu", "must be set")
-    return needs_of(asked)
+    return needs_of({**asked, "cpu": asked.get("cpu") or default_cpu})
 
 
 def needs_of(asked: Mapping[str, Fraction]) -> PodNeeds:

@@ -27,7 +27,6 @@ from coplace_client.bounds import (
     JOB_MEMORY_GIB,
     NODE_MEMORY_GIB,
     NODES,
-    RESOURCES,
     WALLTIME_S,
 )
 from coplace_client.errors import RejectedError
@@ -44,7 +43,7 @@ from shared.slurm.clusters import ClusterMap, say_where_asked, say_where_run
 from shared.slurm.exits import exit_of
 from shared.slurm.grant_answer import GrantAnswer
 from shared.slurm.message import NO_NODES, Message
-from shared.slurm.tres import Tres, most_important
+from shared.slurm.tres import Tres, is_of_nodes, most_important
 
 # Slurm gives a requeued job a new submit time, so that each attempt is a job of its own here; and
 # its accounts one that was resized, from when it has other nodes (ADR 0149).
@@ -339,7 +338,7 @@ def _asked_resources(message: Message, asked: Tres, units: int) -> dict[str, int
     kept = {
         name: count
         for name, count in each.items()
-        if count <= RESOURCES.most and len(name) <= MOST_RESOURCE_NAME
+        if is_of_nodes(count) and len(name) <= MOST_RESOURCE_NAME
     }
     found = most_important(kept)
     if len(found) < len(each):

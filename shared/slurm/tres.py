@@ -20,10 +20,17 @@ _GRES: Final = "gres/"
 _LICENSE: Final = "license/"
 # Sites count disks and bandwidth as gres too, in bytes: nobody has so many of a thing.
 _MOST_COUNT: Final = 2**32 - 1
+# Those that a site counts in bytes are of no node class: no node has so many things.
+_MOST_OF_A_KIND: Final = 10_000
 # More than any Slurm counts.
 _MOST_ENTRIES: Final = 4_096
 _MOST_KINDS: Final = LENGTHS["resources"].most
 _ACCELERATOR: Final = "gpu"
+
+
+def is_of_nodes(count: int) -> bool:
+    """Return whether a node can have so many of a thing."""
+    return 1 <= count <= _MOST_OF_A_KIND
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,15 +40,23 @@ def verbs(*arguments: str) -> dict[str, set[str]]:
     return found
 
 
-def test_with_one_cluster_it_creates_and_deletes_no_job_and_with_several_copies() -> None:
+def test_it_may_do_what_it_does_and_nothing_else() -> None:
     assert verbs(*ONE) == {
-        "jobs": {"get", "list", "watch", "patch"},
+        "jobs": {"get", "list", "watch", "patch", "create", "delete"},
+        "jobs/status": {"patch"},
         "jobrecords": {"get", "list", "watch", "create", "patch", "delete"},
         "pods": {"list", "watch"},
         "nodes": {"list", "watch"},
         "events": {"create"},
     }
-    assert verbs()["jobs"] == {"get", "list", "watch", "patch", "create", "delete"}
+
+
+def test_users_may_write_what_is_theirs_where_api_servers_ask_a_policy() -> None:
+    kinds = {each["kind"] for each in render(KUBERNETES_JOBS)}
+    assert {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"} <= kinds
+    for more in (("--set", "kubernetes.admission.enabled=false"), ()):
+        found = render(KUBERNETES_JOBS, *more, version="1.34.0" if more else "1.28.0")
+        assert "ValidatingAdmissionPolicy" not in {each["kind"] for each in found}
 
 
 def records() -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from lab.benchmarks.kubernetes.cluster import call
-from lab.benchmarks.kubernetes.kubelets import Kubelets, now
+from lab.benchmarks.kubernetes.kubelets import Kubelets, now, running, succeeded
 from tests.kueue.cluster import KueueCluster
 
 _WORKERS: Final = 16
@@ -46,29 +46,10 @@ class KueueKubelets(Kubelets):
         job, at = pod["metadata"]["labels"]["batch.kubernetes.io/job-name"], now()
         if what == "begin":
             self._ready[name] = self.ready.setdefault(job, {})[name] = at
-            await call(client, "PATCH", f"{path}/status", {"status": _running(at)})
+            await call(client, "PATCH", f"{path}/status", {"status": running(at)})
             runs_s = json.loads(pod["metadata"]["annotations"]["runs-s"])
             asyncio.get_running_loop().call_later(runs_s, self.once, name, "end")
             return
         self.ended.setdefault(job, {})[name] = at
-        status = _succeeded(self._ready[name], at)
+        status = succeeded(self._ready[name], at)
         await call(client, "PATCH", f"{path}/status", {"status": status})
-
-
-def _running(at: str) -> dict[str, Any]:
-    ready = {"type": "Ready", "status": "True", "lastTransitionTime": at}
-    state = {"running": {"startedAt": at}}
-    told = {"phase": "Running", "startTime": at, "conditions": [ready]}
-    return {**told, "containerStatuses": [_container(state, is_ready=True)]}
-
-
-def _succeeded(since: str, at: str) -> dict[str, Any]:
-    ready = {"type": "Ready", "status": "False", "reason": "PodCompleted", "lastTransitionTime": at}
-    over = {"exitCode": 0, "reason": "Completed", "startedAt": since, "finishedAt": at}
-    told = {"phase": "Succeeded", "conditions": [ready]}
-    return {**told, "containerStatuses": [_container({"terminated": over}, is_ready=False)]}
-
-
-def _container(state: Mapping[str, Any], *, is_ready: bool) -> dict[str, Any]:
-    own = {"name": "main", "image": "none", "imageID": "none", "restartCount": 0}
-    return {**own, "ready": is_ready, "started": is_ready, "state": state}

@@ -97,6 +97,8 @@ class MemoryApiServer:
         job = self.objects.get(key)
         if job is None or job["metadata"].get("deletionTimestamp") or self.has_ended(key):
             return
+        if job["spec"].get("managedBy"):
+            return  # another controller has it
         status = dict(job.get("status") or {})
         if not job["spec"].get("suspend"):
             status |= {
@@ -115,7 +117,7 @@ class MemoryApiServer:
     def finish(self, key: JobKey, kind: str = "Complete") -> None:
         """The pods of a Job that runs have ended."""
         job = self.objects.get(key)
-        if job is None or job["spec"].get("suspend") or not (job.get("status") or {}).get("active"):
+        if job is None or not self.runs(key) or not (job.get("status") or {}).get("active"):
             return
         done = {"type": kind, "status": "True", "lastTransitionTime": EPOCH}
         self._store(key, {**job, "status": {"active": 0, "startTime": EPOCH, "conditions": [done]}})
@@ -128,7 +130,8 @@ class MemoryApiServer:
     def runs(self, key: JobKey) -> bool:
         """Whether pods of a Job may be."""
         job = self.objects[key]
-        return not job["spec"].get("suspend") and not self.has_ended(key)
+        is_managed = bool(job["spec"].get("managedBy"))
+        return not (job["spec"].get("suspend") or is_managed or self.has_ended(key))
 
     # What the resource manager asks for.
 
@@ -146,6 +149,9 @@ class MemoryApiServer:
                 raise ApiConflictError(f"{name} is {metadata[name]}")
         self._store(key, merged(self.objects[key], body))
         return deepcopy(self.objects.get(key) or self.log[-1][2])
+
+    async def patch_status(self, key: JobKey, body: Mapping[str, Any]) -> Object:
+        return await self.patch(key, body)
 
     async def create(self, key: JobKey, body: Mapping[str, Any]) -> Object:
         if self.forbids_creation:
@@ -237,7 +243,7 @@ class MemoryApiServer:
         """A grant stays in the template of a Job that ran with it: whoever lets that run again by
         hand starts no grant."""
         was_suspended = before is None or before["spec"].get("suspend")
-        if was_suspended and not job["spec"].get("suspend"):
+        if was_suspended and not job["spec"].get("suspend") and not job["spec"].get("managedBy"):
             labels = job["spec"]["template"]["metadata"].get("labels") or {}
             job_id = (job["metadata"].get("annotations") or {}).get(JOB_ID, "")
             self.starts.append((job_id, 0 if by_hand else int(labels.get(GRANT, 0))))

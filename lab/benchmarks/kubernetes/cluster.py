@@ -111,7 +111,7 @@ class RealCluster:
         manager, as the chart has them."""
         rules = yaml.safe_load((_CHART_FILES / "kubernetes-rules.yaml").read_text())
         records = yaml.safe_load((_CHART_FILES / "jobrecords.yaml").read_text())
-        role = {"metadata": {"name": MANAGER}, "rules": [*rules["own"], *rules["copies"]]}
+        role = {"metadata": {"name": MANAGER}, "rules": rules["own"]}
         group = "rbac.authorization.k8s.io"
         binding = {
             "metadata": {"name": MANAGER},

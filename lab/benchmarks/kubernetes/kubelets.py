@@ -68,11 +68,13 @@ class Kubelets(ABC):
 
 class SimulatedKubelets(Kubelets):
     """A pod that has its node runs at once, and succeeds after `run_s`; one that is deleted is
-    removed."""
+    removed. It keeps by itself when each pod was ready, and when it ended."""
 
     def __init__(self, cluster: RealCluster, run_s: float) -> None:
         super().__init__(cluster)
         self._run_s = run_s
+        self.ready: dict[str, str] = {}
+        self.ended: dict[str, str] = {}
 
     def deleted(self, cluster: str, found: Mapping[str, Any]) -> None:
         """Ignore a pod that was deleted."""
@@ -82,13 +84,38 @@ class SimulatedKubelets(Kubelets):
         if what == "delete":
             await call(client, "DELETE", path, {"gracePeriodSeconds": 0})
             return
-        phase = "Running" if what == "begin" else "Succeeded"
-        status = {"phase": phase, "startTime": now()}
-        await call(client, "PATCH", f"{path}/status", {"status": status})
+        at = now()
         if what == "begin":
+            self.ready[name] = at
+            await call(client, "PATCH", f"{path}/status", {"status": running(at)})
             asyncio.get_running_loop().call_later(self._run_s, self.once, name, "end")
+            return
+        self.ended[name] = at
+        status = succeeded(self.ready[name], at)
+        await call(client, "PATCH", f"{path}/status", {"status": status})
 
 
 def now() -> str:
     """Return the time as an API server has it."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def running(at: str) -> dict[str, Any]:
+    """Return the status of a pod that is ready since then."""
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": at}
+    state = {"running": {"startedAt": at}}
+    told = {"phase": "Running", "startTime": at, "conditions": [ready]}
+    return {**told, "containerStatuses": [_container(state, is_ready=True)]}
+
+
+def succeeded(since: str, at: str) -> dict[str, Any]:
+    """Return the status of a pod that ran since then and has ended."""
+    ready = {"type": "Ready", "status": "False", "reason": "PodCompleted", "lastTransitionTime": at}
+    over = {"exitCode": 0, "reason": "Completed", "startedAt": since, "finishedAt": at}
+    told = {"phase": "Succeeded", "conditions": [ready]}
+    return {**told, "containerStatuses": [_container({"terminated": over}, is_ready=False)]}
+
+
+def _container(state: Mapping[str, Any], *, is_ready: bool) -> dict[str, Any]:
+    own = {"name": "main", "image": "none", "imageID": "none", "restartCount": 0}
+    return {**own, "ready": is_ready, "started": is_ready, "state": state}

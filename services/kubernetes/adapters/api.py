@@ -25,6 +25,10 @@ class JobServer(ApiServer):
         """Merge into a Job; returns what it is then."""
         return await self.merge(_path(key), body)
 
+    async def patch_status(self, key: JobKey, body: Body) -> Mapping[str, Any]:
+        """Merge into the status of a Job; returns what it is then."""
+        return await self.merge(f"{_path(key)}/status", body)
+
     async def create(self, key: JobKey, body: Body) -> Mapping[str, Any]:
         """Create a Job from its manifest."""
         return await self.add(_path(key, named=False), body)

@@ -1,4 +1,4 @@
-"""Notices pods that Kubernetes ended."""
+"""Notices when pods are ready and when they end."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from services.kubernetes.adapters.reconciler import JobReconciler
 
 
 class PodWatcher:
-    """Has the Job looked at of which a pod was preempted, evicted, or lost with its node."""
+    """Has the Job looked at of which a pod is ready, has ended, or was ended by Kubernetes."""
 
     def __init__(self, jobs: JobReconciler) -> None:
         self._jobs = jobs
@@ -23,4 +23,4 @@ class PodWatcher:
 
     def deleted(self, cluster: str, found: Mapping[str, Any]) -> None:
         """Pass on a pod that was deleted, as it was at last."""
-        self._jobs.see_pod(cluster, found)
+        self._jobs.see_pod(cluster, found, is_removed=True)

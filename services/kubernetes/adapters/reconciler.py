@@ -3,13 +3,14 @@
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol
 from weakref import WeakValueDictionary
 
 import structlog
 from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.jobs_pb2 import JobSubmitted
 from coplace.v1.placement_pb2 import PlacementDecided
 
 from coplace_client.errors import RejectedError, UnusableError
@@ -37,9 +38,11 @@ from services.kubernetes.processor.effects import (
     DeleteJob,
     DeleteRecord,
     JobEffect,
+    LookLater,
     NotifyUser,
     PatchJob,
     PatchRecord,
+    PatchStatus,
     RefuseJob,
 )
 from services.kubernetes.processor.mirror import JobMirror
@@ -77,6 +80,7 @@ class JobApi(Protocol):
 
     async def get(self, key: JobKey) -> Mapping[str, Any]: ...
     async def patch(self, key: JobKey, body: Body) -> Mapping[str, Any]: ...
+    async def patch_status(self, key: JobKey, body: Body) -> Mapping[str, Any]: ...
     async def create(self, key: JobKey, body: Body) -> Mapping[str, Any]: ...
     async def delete(self, key: JobKey, uid: str) -> None: ...
     async def get_record(self, name: str) -> Mapping[str, Any]: ...
@@ -84,12 +88,6 @@ class JobApi(Protocol):
     async def create_record(self, body: Body) -> Mapping[str, Any]: ...
     async def delete_record(self, name: str, uid: str) -> None: ...
     async def tell(self, namespace: str, event: Body) -> None: ...
-
-
-class OddCounter(Protocol):
-    """Who counts objects without an identity."""
-
-    def __call__(self, cluster: str) -> object: ...
 
 
 class UnknownClusterError(UnusableError):
@@ -111,9 +109,11 @@ class JobReconciler:
         terms: JobTerms,
         now_us: Callable[[], int],
         odd: Callable[[str], object] = str,
+        offer: Callable[[JobSubmitted], Awaitable[None]] | None = None,
     ) -> None:
+        """`offer` has clusters declare what a job asks of nodes, before it is submitted."""
         self._apis, self._facts, self._terms, self._now_us = apis, facts, terms, now_us
-        self._odd = odd
+        self._odd, self._offer = odd, offer
         self.mirror = JobMirror(lambda job: id_of(job, terms))
         self._own = tuple(f"{terms.site}/{cluster}/" for cluster in apis)
         self._locks: WeakValueDictionary[JobUid, asyncio.Lock] = WeakValueDictionary()
@@ -148,9 +148,10 @@ class JobReconciler:
             self._odd(cluster)
             return None
 
-    def see_pod(self, cluster: str, pod: Mapping[str, Any]) -> None:
-        """Note a pod, as it is or as it was at last."""
-        uid = self.mirror.disrupt(cluster, pod)
+    def see_pod(self, cluster: str, pod: Mapping[str, Any], *, is_removed: bool = False) -> None:
+        """Note a pod, as it is, or as it was when it was deleted."""
+        removed_us = self._now_us() if is_removed else 0
+        uid = self.mirror.see_pod(cluster, pod, removed_us)
         if uid is not None:
             self.touch(uid)
 
@@ -190,6 +191,10 @@ class JobReconciler:
             if record is not None or not job.is_copy:
                 is_refused = job.id in self._refused
                 yield job.cluster, queue_state(record, is_refused=is_refused, is_aside=is_aside)
+
+    def asked(self) -> Iterator[JobSubmitted]:
+        """Yield what Jobs asked for that have not ended."""
+        return (each.submitted for each in self.mirror.records() if not each.outcome)
 
     def touch(self, uid: JobUid) -> None:
         """Note that something may have to be done about a Job."""
@@ -278,12 +283,13 @@ class JobReconciler:
             return SeenJob(job), record
         run = await self._run(record, job)
         key, grant = record.run_key, record.claim.grant
-        return SeenJob(job, run, self.mirror.disruption(key, grant)), record
+        seen = self.mirror.disruption(key, grant), self.mirror.pods(key, grant)
+        return SeenJob(job, run, *seen), record
 
     async def _run(
         self, record: KubernetesRecord, job: KubernetesJob | None
     ) -> KubernetesJob | None:
-        if not record.runs_elsewhere:
+        if not record.runs_as_copy:
             return job
         found, run_uid = self.mirror.at(record.run_key), record.claim.run_uid
         if run_uid and (found is None or found.uid != run_uid or not self._is_listed(found)):
@@ -372,6 +378,10 @@ class JobReconciler:
                 await self._tell(event)
             case NotifyUser(job):
                 await self._tell_user(job, effect)
+            case PatchStatus(job, body):
+                return await self._patch_status(job, body)
+            case LookLater(uid, after_s):
+                self._work.later(uid, after_s)
             case CreateRecord() | PatchRecord() | DeleteRecord():
                 return await self._done_to_record(effect)
             case RefuseJob(job, why):
@@ -401,6 +411,8 @@ class JobReconciler:
         return True
 
     async def _tell(self, event: Envelope) -> None:
+        if self._offer is not None and event.HasField("job_submitted"):
+            await self._offer(event.job_submitted)
         await self._facts.tell(event)
         fact = getattr(event, event.WhichOneof("payload") or "")
         uid = self.mirror.of_id(fact.job_id)
@@ -455,6 +467,15 @@ class JobReconciler:
         log.info(effect.words, job="/".join(job.key))
         self._saw(job, fields)
         return True
+
+    async def _patch_status(self, job: KubernetesJob, body: Body) -> bool:
+        try:
+            fields = await self._api(job.cluster).patch_status(job.key, body)
+        except (ApiConflictError, ApiMissingError):
+            await self._see(job)
+            return False
+        self._saw(job, fields)
+        return False  # it is looked at as it is then
 
     async def _is_newest(self, record: KubernetesRecord) -> bool:
         """Whether a record is as it was seen. Asked after the Job was seen and before that is

@@ -27,10 +27,9 @@ _OF_KUBERNETES: Final = ("batch.kubernetes.io/", "controller-uid", "job-name")
 # A copy whose Job says nothing of it is removed a day after its end.
 _KEPT_S: Final = 86_400
 _ANNOTATION_MOST: Final = 1024
-# Only Coplace says where pods go, whatever was added since the Job was taken.
-_PLACED_BY: Final = ("nodeName", "nodeSelector", "affinity", "topologySpreadConstraints")
+# The nodes that were decided take the place of those that may be chosen.
+_CHOSEN_BY: Final = ("nodeName", "nodeSelector")
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
-_NO_OTHERS: Final = {"podAffinity": None, "podAntiAffinity": None}
 
 
 def annotated(body: Body, words: Mapping[str, str | None]) -> Body:
@@ -59,7 +58,7 @@ def starting(job: KubernetesJob, record: KubernetesRecord) -> Body:
     placed = {"nodeAffinity": {**affinity(claim.nodes)["nodeAffinity"], _PREFERRED: None}}
     pod: dict[str, Any] = {
         "metadata": _pod_metadata(claim, record.job_id),
-        "spec": {"affinity": {**_NO_OTHERS, **placed}, "nodeSelector": None},
+        "spec": {"affinity": placed, "nodeSelector": None},
     }
     return {**update(job), "spec": {**_begun(job, claim), "template": pod}}
 
@@ -118,10 +117,10 @@ def carries(job: KubernetesJob, record: KubernetesRecord) -> bool:
 
 
 def copy(job: KubernetesJob, record: KubernetesRecord, queue: str) -> Body:
-    """Return what runs for a Job of another cluster under its claim: of its name and grant, so that
-    there is one at most."""
+    """Return what runs for a Job under its claim, elsewhere or where Kubernetes gives it no pods:
+    of its name and grant, so that there is one at most."""
     claim, key, spec = record.claim, record.run_key, dict(job.spec)
-    for name in ("selector", "manualSelector"):
+    for name in ("selector", "manualSelector", "managedBy"):
         spec.pop(name, None)
     spec |= {**_begun(job, claim), "template": _copied_template(job, claim, record.job_id)}
     spec.setdefault("ttlSecondsAfterFinished", _KEPT_S)
@@ -144,8 +143,8 @@ def _copied_template(job: KubernetesJob, claim: GrantClaim, job_id: str) -> Body
     metadata, added = mapping_of(job.template.get("metadata")), _pod_metadata(claim, job_id)
     labels = {**_own(mapping_of(metadata.get("labels"))), **added["labels"]}
     annotations = {**mapping_of(metadata.get("annotations")), **added["annotations"]}
-    pod = {name: told for name, told in job.pod.items() if name not in _PLACED_BY}
-    placed = {**pod, "affinity": affinity(claim.nodes)}
+    pod = {name: told for name, told in job.pod.items() if name not in _CHOSEN_BY}
+    placed = {**pod, "affinity": {**mapping_of(pod.get("affinity")), **affinity(claim.nodes)}}
     return {"metadata": {"labels": labels, "annotations": annotations}, "spec": placed}
 
 

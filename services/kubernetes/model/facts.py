@@ -3,8 +3,9 @@
 What a Job asks for is read from it once. All later facts are of its record."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Final
 
 from coplace.v1.ingest_service_pb2 import Envelope
@@ -14,7 +15,7 @@ from coplace.v1.jobs_pb2 import (
     JobSubmitted,
 )
 
-from coplace_client.bounds import NODES
+from coplace_client.bounds import NODES, RESOURCES
 from coplace_client.bounds import PRIORITY as PRIORITY_BOUND
 from coplace_client.errors import RejectedError
 from coplace_client.facts import job_fact
@@ -23,21 +24,22 @@ from services.kubernetes.model.jobs import KubernetesJob
 from services.kubernetes.model.names import (
     APP,
     EXCLUSIVE,
+    MANAGED_BY,
     PRIORITY,
     WALLTIME_S,
 )
+from services.kubernetes.model.node_choice import node_choice
 from services.kubernetes.model.records import KubernetesRecord
 from shared.catalogue.contents.check import check_contents
 from shared.domain.job import job_id
 from shared.kubernetes.claims import GrantClaim, StopRequest
 from shared.kubernetes.facts import RunEnd, run_requeued, run_started
 from shared.kubernetes.objects import whole_of
+from shared.kubernetes.pods import RunPod, begun_us, ended_us
 from shared.kubernetes.texts import shown
-from shared.kubernetes.units import pod_needs
+from shared.kubernetes.units import pod_amounts, pod_needs
 
 _POD: Final = "spec.template.spec"
-# Where pods go is decided by Coplace, which reads none of these.
-_PLACED_BY: Final = ("nodeName", "nodeSelector", "affinity", "topologySpreadConstraints")
 # Kubernetes reports to the second.
 _SECOND_US: Final = 1_000_000
 _BY_HAND: Final = "-by-hand"
@@ -51,7 +53,9 @@ class JobTerms:
     `architecture` keeps them among the clusters that are reached through this process. Labels that
     are empty are not read: the namespace is the account then, or the user. `node_models` are by
     cluster. `queue` is what their label says, and what it is set back to; `most_priority` is what
-    any user may ask for.
+    any user may ask for. What is not ready `ready_within_s` after its start waits again (0: it
+    never does). A pod that requests no CPU counts as `default_cpu`. `priority_classes` are
+    the priorities of PriorityClasses.
     """
 
     site: str
@@ -62,6 +66,9 @@ class JobTerms:
     node_models: dict[str, str]
     queue: str = "coplace"
     most_priority: int = 0
+    default_cpu: Fraction = Fraction(1)
+    ready_within_s: float = 0.0
+    priority_classes: Mapping[str, int] = field(default_factory=dict)
 
 
 def id_of(job: KubernetesJob, terms: JobTerms) -> str:
@@ -71,7 +78,8 @@ def id_of(job: KubernetesJob, terms: JobTerms) -> str:
 
 def submission_of(job: KubernetesJob, terms: JobTerms) -> JobSubmitted:
     """Return what a Job asks for. Raises RejectedError, which names what cannot be understood."""
-    needs, (user, account) = pod_needs(job.pod), owner(job, terms)
+    needs, (user, account) = pod_needs(job.pod, terms.default_cpu), owner(job, terms)
+    choice = node_choice(job)
     message = JobSubmitted(
         job_id=id_of(job, terms),
         attempt=1,
@@ -82,13 +90,17 @@ def submission_of(job: KubernetesJob, terms: JobTerms) -> JobSubmitted:
         walltime_s=_walltime_s(job, terms),
         reference_cluster=job.cluster,
         submitted_at_us=job.created_at_us,
-        shareable=job.annotations.get(EXCLUSIVE) != "true",
+        shareable=job.annotations.get(EXCLUSIVE) != "true" and not choice.is_alone,
         priority=_priority(job, terms),
         architectures=[terms.architecture],
+        clusters=() if job.is_managed else [job.cluster],
         cores_per_unit=whole_cores(needs.millicores),
         millicores_per_unit=beside_cores(needs.millicores),
         memory_gib_per_unit=needs.memory_gib,
         resources_per_unit=needs.resources,
+        units_per_node=choice.pods_per_node,
+        features=choice.features,
+        partitions=[choice.partition] if choice.partition else (),
         sequence=f"{job.created_at_us}/{job.uid}",
         home_cluster=job.cluster,
     )
@@ -96,28 +108,54 @@ def submission_of(job: KubernetesJob, terms: JobTerms) -> JobSubmitted:
     return message
 
 
-def require_placeable(job: KubernetesJob) -> None:
-    """Raise RejectedError for a Job that says itself where it runs, or what runs it."""
-    for name in _PLACED_BY:
-        if job.pod.get(name):
-            raise RejectedError(f"{_POD}.{name}", "must not be set: Coplace chooses the nodes")
-    if job.spec.get("managedBy") not in (None, "kubernetes.io/job-controller"):
-        raise RejectedError("spec.managedBy", "must be left to the Job controller")
+def require_job_controller(job: KubernetesJob) -> None:
+    """Raise RejectedError for a Job that another controller runs."""
+    if job.spec.get("managedBy") not in (None, "kubernetes.io/job-controller", MANAGED_BY):
+        problem = f"must be left to the Job controller, or be {MANAGED_BY}"
+        raise RejectedError("spec.managedBy", problem)
+
+
+def assumptions(job: KubernetesJob, terms: JobTerms) -> Sequence[str]:
+    """Return, in words, what counts for a Job that it does not say, and what it says that nobody
+    follows."""
+    found = []
+    if not pod_amounts(job.pod, _POD).get("cpu"):
+        found.append(f"it requests no CPU: {float(terms.default_cpu):g} counts for each pod")
+    if not (job.annotations.get(WALLTIME_S) or job.spec.get("activeDeadlineSeconds")):
+        found.append(f"it has no activeDeadlineSeconds: {terms.default_walltime_s:g} count")
+    if not job.is_managed and len(terms.node_models) > 1:
+        words = f"with spec.managedBy: {MANAGED_BY} it could run elsewhere"
+        found.append(f"it stays on {job.cluster}: {words}")
+    choice = node_choice(job)
+    found += [f"{wish} is not followed" for wish in choice.ignored]
+    if choice.is_alone:
+        found.append("its pods keep away from pods of others: it gets nodes of its own")
+    name = _priority_class(job)
+    if name and name not in terms.priority_classes:
+        found.append(f"the PriorityClass {shown(name)} has no priority here")
+    return found
 
 
 def require_unchanged(job: KubernetesJob, submitted: JobSubmitted) -> None:
-    """Raise RejectedError for a Job whose pods need more than was submitted: placement knows
-    nothing of it."""
-    needs = pod_needs(job.pod)
+    """Raise RejectedError for a Job whose pods need more than was submitted, or other nodes:
+    placement knows nothing of it."""
+    of_unit = millicores(submitted.cores_per_unit, submitted.millicores_per_unit)
+    needs = pod_needs(job.pod, Fraction(of_unit, 1000))
     most = submitted.resources_per_unit
     is_more = (
-        needs.millicores > millicores(submitted.cores_per_unit, submitted.millicores_per_unit)
+        needs.millicores > of_unit
         or needs.memory_gib > submitted.memory_gib_per_unit
         or any(count > most.get(name, 0) for name, count in needs.resources.items())
     )
     if is_more:
         problem = "must not ask for more than was submitted: submit it anew"
         raise RejectedError(f"{_POD}.containers", problem)
+    choice = node_choice(job)
+    is_other = choice.partition != "".join(submitted.partitions)
+    if not job.granted:  # what was started has the nodes of its grant in place of its own choice
+        is_other |= choice.features != submitted.features
+    if is_other:
+        raise RejectedError(_POD, "must not ask for other nodes than was submitted: submit it anew")
 
 
 def owner(job: KubernetesJob, terms: JobTerms) -> tuple[str, str]:
@@ -159,9 +197,17 @@ def _walltime_s(job: KubernetesJob, terms: JobTerms) -> float:
     return walltime_s
 
 
+def _priority_class(job: KubernetesJob) -> str:
+    return str(job.pod.get("priorityClassName") or "")
+
+
 def _priority(job: KubernetesJob, terms: JobTerms) -> int:
+    """As its annotation says, else as its class has it, which Kubernetes says who may use."""
     field = f"metadata.annotations[{PRIORITY}]"
-    priority = _number(field, job.annotations.get(PRIORITY) or "0")
+    told = job.annotations.get(PRIORITY)
+    if not told:
+        return terms.priority_classes.get(_priority_class(job), 0)
+    priority = _number(field, told)
     PRIORITY_BOUND.require("priority", priority)
     if priority > terms.most_priority:
         raise RejectedError(field, f"must be at most {terms.most_priority} at this site")
@@ -187,13 +233,25 @@ def start(record: KubernetesRecord, terms: JobTerms) -> Envelope:
 
 
 def finish(
-    record: KubernetesRecord, terms: JobTerms, end: RunEnd, now_us: int, since_us: int = 0
+    record: KubernetesRecord,
+    terms: JobTerms,
+    end: RunEnd,
+    now_us: int,
+    since_us: int = 0,
+    pods: Sequence[RunPod] = (),
 ) -> Envelope:
     """Return the event that its run under its claim ended, or that it never ran under one; it ran
-    without one since `since_us`, where somebody let it."""
+    without one since `since_us`, where somebody let it.
+
+    It counts from when the last of its pods was ready to when the last of them ended; where nobody
+    saw them, from its start."""
     asked, claim = record.submitted, record.claim
     units = list(claim.units) if claim.has_begun else [1] * asked.nodes
     started_at_us = claim.at_us if claim.has_begun else since_us
+    if claim.has_begun and pods:
+        started_at_us = begun_us(pods, sum(units))
+        if all(each.is_over for each in pods):
+            end = end._replace(at_us=ended_us(pods) or end.at_us)
     cluster = claim.cluster if claim.has_begun else record.id.cluster
     begin_us = started_at_us or asked.submitted_at_us
     of_unit = millicores(asked.cores_per_unit, asked.millicores_per_unit)
@@ -216,7 +274,11 @@ def finish(
         grant=claim.grant if claim.has_begun else 0,
         cores=whole_cores(held),
         millicores=beside_cores(held),
-        resources={name: sum(units) * each for name, each in asked.resources_per_unit.items()},
+        resources={
+            # What runs without a grant may ask for more than there can be.
+            name: round(min(sum(units) * each, RESOURCES.most))
+            for name, each in asked.resources_per_unit.items()
+        },
     )
     return job_fact(terms.site, message, message.attempt, message.ended_at_us)
 

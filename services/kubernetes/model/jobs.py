@@ -13,7 +13,7 @@ from coplace.v1.jobs_pb2 import (
     JOB_OUTCOME_TIMED_OUT,
 )
 
-from services.kubernetes.model.names import COPY_OF, FINALIZER
+from services.kubernetes.model.names import COPY_OF, FINALIZER, MANAGED_BY
 from shared.kubernetes.facts import RunEnd
 from shared.kubernetes.names import GRANT
 from shared.kubernetes.objects import (
@@ -94,6 +94,11 @@ class KubernetesJob(ApiObject):
         return COPY_OF in self.labels
 
     @property
+    def is_managed(self) -> bool:
+        """Return whether Kubernetes gives it no pods, and its status is what Coplace says."""
+        return self.spec.get("managedBy") == MANAGED_BY
+
+    @property
     def pods(self) -> int:
         """Return how many pods run at a time; 0 where that cannot be understood."""
         parallelism = whole_of(self.spec.get("parallelism", 1))
@@ -112,12 +117,12 @@ class KubernetesJob(ApiObject):
     @property
     def is_suspended(self) -> bool:
         """Return whether it must have no pods."""
-        return self.spec.get("suspend") is True
+        return self.spec.get("suspend") is True or self.is_managed
 
     @property
     def started_at_us(self) -> int:
         """Return since when its controller has it run; 0 where it does not."""
-        return time_us(self.status.get("startTime"))
+        return 0 if self.is_managed else time_us(self.status.get("startTime"))
 
     @property
     def is_quiet(self) -> bool:
@@ -136,6 +141,12 @@ class KubernetesJob(ApiObject):
         not."""
         found = self._condition("Suspended")
         return time_us(found.get("lastTransitionTime")) if found else 0
+
+    @property
+    def pods_begun(self) -> int:
+        """Return how many pods are ready, or have ended."""
+        counts = (whole_of(self.status.get(name)) for name in ("ready", "succeeded", "failed"))
+        return sum(count or 0 for count in counts)
 
     @property
     def run_end(self) -> RunEnd | None:

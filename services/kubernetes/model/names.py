@@ -26,6 +26,9 @@ OUTCOME: Final = "coplace.io/outcome"
 PROBLEM: Final = "coplace.io/problem"
 """Annotation of a Job, for its user to read: why Coplace cannot take it."""
 
+MANAGED_BY: Final = "coplace.io/manager"
+"""`spec.managedBy` of a Job that may run on other clusters: Coplace says how it goes there."""
+
 COPY_OF: Final = "coplace.io/copy-of"
 """Label of a copy: the cluster where the Job that it runs for was submitted."""
 RECORD: Final = "coplace.io/record"

@@ -14,7 +14,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from coplace_client.checks import require_text
 from coplace_client.errors import RejectedError
 from services.kubernetes.model.jobs import JobKey, JobUid, KubernetesJob
-from services.kubernetes.model.names import QUEUE_NAME
+from services.kubernetes.model.names import MANAGED_BY, QUEUE_NAME
 from shared.kubernetes.claims import GrantClaim, StopRequest
 from shared.kubernetes.objects import mapping_of
 from shared.kubernetes.texts import shown
@@ -29,7 +29,8 @@ _MOST_NAME: Final = 63
 
 @dataclass(frozen=True, slots=True)
 class KubernetesRecord:
-    """The record of one job. `record_uid` is the record's own id, which no user knows."""
+    """The record of one job. `record_uid` is the record's own id, which no user knows. A Job that
+    `is_managed` has no pods of its own, and runs as a copy also at home."""
 
     id: JobUid
     record_uid: str
@@ -39,6 +40,7 @@ class KubernetesRecord:
     claim: GrantClaim
     stop: StopRequest | None = None
     outcome: str = ""
+    is_managed: bool = False
 
     @classmethod
     def parse(cls, cluster: str, fields: Mapping[str, Any]) -> Self:
@@ -66,6 +68,7 @@ class KubernetesRecord:
             claim=GrantClaim.of_fields(mapping_of(status.get("claim"))),
             stop=StopRequest.of_fields(mapping_of(status.get("stop"))),
             outcome=str(status.get("outcome") or ""),
+            is_managed=of.get("managedBy") == MANAGED_BY,
         )
 
     @property
@@ -80,15 +83,16 @@ class KubernetesRecord:
         return None if self.claim.is_live else self.stop
 
     @property
-    def runs_elsewhere(self) -> bool:
-        """Return whether its newest run is a copy on another cluster."""
-        return self.claim.cluster not in ("", self.id.cluster)
+    def runs_as_copy(self) -> bool:
+        """Return whether its newest run is a copy, on another cluster or at home."""
+        is_away = self.claim.cluster not in ("", self.id.cluster)
+        return is_away or (self.is_managed and bool(self.claim.cluster))
 
     @property
     def run_key(self) -> JobKey:
         """Return the key of what runs under its claim: the Job, or its copy on another cluster.
         The name of a copy holds the id of the record, so that nobody can take it beforehand."""
-        if not self.runs_elsewhere:
+        if not self.runs_as_copy:
             return self.job_key
         end = f"-{self.record_uid[:_UID_LENGTH]}-{self.claim.grant}"
         name = f"{self.job_key.name[: _MOST_NAME - len(end)]}{end}"
@@ -108,6 +112,7 @@ def record_body(job: KubernetesJob, submitted: JobSubmitted, queue: str) -> Mapp
                 "kind": "Job",
                 "namespace": key.namespace,
                 "name": key.name,
+                **({"managedBy": MANAGED_BY} if job.is_managed else {}),
             },
             "submitted": MessageToDict(submitted),
         },

@@ -106,6 +106,29 @@ class NotifyUser:
         return f"{self.reason}: {self.message}"
 
 
+@dataclass(frozen=True, slots=True)
+class PatchStatus:
+    """Say how a Job that Coplace manages goes, as it was seen."""
+
+    job: KubernetesJob
+    body: Body
+
+    def __str__(self) -> str:
+        return "status of what runs for it"
+
+
+@dataclass(frozen=True, slots=True)
+class LookLater:
+    """Look at a Job again after some time, s: something is awaited of which nobody will say that it
+    does not come."""
+
+    id: JobUid
+    after_s: float
+
+    def __str__(self) -> str:
+        return f"looked at again in {self.after_s:g} s"
+
+
 JobEffect = (
     PublishFact
     | CreateRecord
@@ -116,5 +139,7 @@ JobEffect = (
     | CreateCopy
     | DeleteJob
     | NotifyUser
+    | LookLater
+    | PatchStatus
 )
 Otherwise = Callable[[str], Sequence[JobEffect]]

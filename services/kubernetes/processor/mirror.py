@@ -1,6 +1,6 @@
 """What the API servers were seen to have."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from services.kubernetes.model.jobs import JobKey, JobUid, KubernetesJob
@@ -8,6 +8,7 @@ from services.kubernetes.model.records import KubernetesRecord
 from services.kubernetes.processor.reconcile import PodDisruption
 from shared.kubernetes.names import GRANT
 from shared.kubernetes.objects import condition_of, is_number, is_older, mapping_of
+from shared.kubernetes.pods import RunPod, read_pod, removed_pod
 from shared.kubernetes.texts import shown
 
 _JOB_NAME: Final = "batch.kubernetes.io/job-name"
@@ -16,7 +17,7 @@ _NODE_LOST: Final = ("DeletionByTaintManager", "DeletionByPodGC")
 
 
 class JobMirror:
-    """The Jobs and records of all clusters, and whose pods were disrupted."""
+    """The Jobs and records of all clusters, and the pods of those that run."""
 
     def __init__(self, id_of: Callable[[KubernetesJob], str]) -> None:
         """`id_of` says which job of Coplace a Job is, whatever its annotations say."""
@@ -27,6 +28,8 @@ class JobMirror:
         self._of_ids: dict[str, JobUid] = {}
         self._of_runs: dict[JobKey, JobUid] = {}
         self._disruptions: dict[JobKey, tuple[int, PodDisruption]] = {}
+        # Of the newest grant of each, by their uids.
+        self._pods: dict[JobKey, tuple[int, dict[str, RunPod]]] = {}
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -47,6 +50,10 @@ class JobMirror:
     def record(self, uid: JobUid) -> KubernetesRecord | None:
         """Return the record of a Job, as it was seen last."""
         return self._records.get(uid)
+
+    def records(self) -> list[KubernetesRecord]:
+        """Return the records of all clusters as they were seen last."""
+        return list(self._records.values())
 
     def of_id(self, job_id: str) -> JobUid | None:
         """Return the Job that Coplace knows by an id."""
@@ -74,6 +81,7 @@ class JobMirror:
         if self._of_keys.get(job.key) == uid:
             del self._of_keys[job.key]
             self._disruptions.pop(job.key, None)
+            self._pods.pop(job.key, None)
         self._forget_id(self._id_of(job), uid)
 
     def put_record(self, record: KubernetesRecord) -> None:
@@ -85,7 +93,9 @@ class JobMirror:
             self._of_runs.pop(before.run_key, None)
         self._records[record.id] = record
         self._of_ids[record.job_id] = record.id
-        if record.runs_elsewhere:
+        if not record.claim.is_live:
+            self._pods.pop(record.run_key, None)
+        if record.runs_as_copy:
             self._of_runs[record.run_key] = record.id
 
     def remove_record(self, uid: JobUid) -> None:
@@ -119,22 +129,42 @@ class JobMirror:
             self.put_record(record)
         return [*gone, *found]
 
-    def disrupt(self, cluster: str, pod: Mapping[str, Any]) -> JobUid | None:
-        """Note a pod that was seen; return the Job that it was of, if Kubernetes ended it."""
+    def see_pod(self, cluster: str, pod: Mapping[str, Any], removed_us: int = 0) -> JobUid | None:
+        """Note a pod that was seen, or that it was removed at some time; return the Job that it was
+        of, where anything changed."""
         metadata = mapping_of(mapping_of(pod).get("metadata"))
-        labels, condition = mapping_of(metadata.get("labels")), _disruption(pod)
-        grant = str(labels.get(GRANT, ""))
-        if condition is None or not is_number(grant):
-            return None
+        labels = mapping_of(metadata.get("labels"))
+        grant, uid = str(labels.get(GRANT, "")), str(metadata.get("uid"))
         key = JobKey(cluster, str(metadata.get("namespace")), str(labels.get(_JOB_NAME)))
-        if key not in self._of_keys:
+        if not is_number(grant) or key not in self._of_keys:
             return None
+        known, pods = self._pods.get(key, (0, {}))
+        if int(grant) > known:
+            pods = {}
+        elif int(grant) < known:
+            return None
+        before = pods.get(uid)
+        found = removed_pod(pod, before, removed_us) if removed_us else read_pod(pod, before)
+        self._pods[key] = int(grant), {**pods, uid: found}
+        is_new = self._disrupt(key, int(grant), pod)
+        return self._of_keys[key] if is_new or found != before else None
+
+    def _disrupt(self, key: JobKey, grant: int, pod: Mapping[str, Any]) -> bool:
+        """Whether Kubernetes ended a pod itself."""
+        condition = _disruption(pod)
+        if condition is None:
+            return False
         reason = shown(condition.get("reason") or "disrupted")
         node = mapping_of(pod.get("spec")).get("nodeName")
         failed = (str(node),) if node and reason in _NODE_LOST else ()
         message = shown(f"{reason}: {condition.get('message') or 'its pod was ended'}")
-        self._disruptions[key] = (int(grant), PodDisruption(message, failed))
-        return self._of_keys[key]
+        self._disruptions[key] = grant, PodDisruption(message, failed)
+        return True
+
+    def pods(self, key: JobKey, grant: int) -> Sequence[RunPod]:
+        """Return the pods of a run under a grant, as they were seen last."""
+        known, pods = self._pods.get(key, (0, {}))
+        return list(pods.values()) if known == grant else ()
 
     def disruption(self, key: JobKey, grant: int) -> PodDisruption | None:
         """Return how Kubernetes ended pods of a run under a grant, where it did."""

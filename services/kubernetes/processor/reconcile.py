@@ -14,16 +14,18 @@ from coplace_client.facts import decline_event
 from services.kubernetes.model import bodies, records
 from services.kubernetes.model.facts import (
     JobTerms,
+    assumptions,
     cancelled_end,
     finish,
     requeue,
-    require_placeable,
+    require_job_controller,
     require_unchanged,
     run_by_hand,
     start,
     submission,
     submission_of,
 )
+from services.kubernetes.model.home_status import concluded, mirrored
 from services.kubernetes.model.jobs import KubernetesJob
 from services.kubernetes.model.names import (
     CLAIM,
@@ -40,9 +42,11 @@ from services.kubernetes.processor.effects import (
     DeleteJob,
     DeleteRecord,
     JobEffect,
+    LookLater,
     NotifyUser,
     PatchJob,
     PatchRecord,
+    PatchStatus,
     RefuseJob,
 )
 from shared.domain.hostlist import expand
@@ -50,6 +54,7 @@ from shared.kubernetes.claims import AfterStop, StopRequest
 from shared.kubernetes.effects import PublishFact
 from shared.kubernetes.facts import RunEnd
 from shared.kubernetes.names import JOB_ID
+from shared.kubernetes.pods import RunPod, all_ready_us, why_not_ready
 from shared.kubernetes.texts import shown
 
 _OUTCOMES = {
@@ -58,6 +63,9 @@ _OUTCOMES = {
     JobOutcome.JOB_OUTCOME_TIMED_OUT: "timed out",
     JobOutcome.JOB_OUTCOME_CANCELLED: "cancelled",
 }
+_SECOND_US = 1_000_000
+# Pods of which nobody has heard yet, though their Job is over, are heard of within this time.
+_SETTLE_US = 5 * _SECOND_US
 _BY_HAND = "it was let run without its grant"
 
 
@@ -72,12 +80,13 @@ class PodDisruption:
 
 @dataclass(frozen=True, slots=True)
 class SeenJob:
-    """A Job, what runs for it (itself, or its copy on another cluster) and how Kubernetes ended
-    pods of that; None: it is not there."""
+    """A Job, what runs for it (itself, or its copy on another cluster), how Kubernetes ended pods
+    of that, and its pods; None: it is not there."""
 
     job: KubernetesJob | None
     run: KubernetesJob | None = None
     disruption: PodDisruption | None = None
+    pods: Sequence[RunPod] = ()
 
 
 def reconcile(
@@ -121,7 +130,7 @@ def _take(job: KubernetesJob, terms: JobTerms) -> Sequence[JobEffect]:
     if job.is_deleted or job.run_end:
         return [PatchJob(job, bodies.releasing(job), "let go")] if job.is_taken else ()
     try:
-        require_placeable(job)
+        require_job_controller(job)
         asked = submission_of(job, terms)
     except RejectedError as error:
         return _refuse(job, str(error))
@@ -147,9 +156,11 @@ def _waiting(
         since_us = _since_us(job, record) if job.run_end and not job.is_deleted else 0
         return [told, *_close(record, terms, end, now_us, since_us)]
     if (began := _began_by_hand(job, record, now_us)) or not (job.is_taken and job.is_suspended):
-        return [_taking(job, record), *began]
+        return [_taking(job, record), *began, *_assumed(job, terms)]
     if job.started_at_us:
         return ()  # pods of before are still being ended
+    if job.is_managed and (body := mirrored(job, None)):
+        return [told, PatchStatus(job, body)]
     if record.by_hand is not None:
         return [told, *_charge_by_hand(record, terms, job.suspended_at_us, now_us)]
     try:
@@ -178,6 +189,12 @@ def _taking(job: KubernetesJob, record: KubernetesRecord) -> JobEffect:
     asked = record.submitted
     informs = {JOB_ID: record.job_id, WALLTIME_S: f"{asked.walltime_s:g}", PROBLEM: None}
     return PatchJob(job, bodies.taking(job), words, record, informs)
+
+
+def _assumed(job: KubernetesJob, terms: JobTerms) -> Sequence[JobEffect]:
+    """Have the user of a Job that is taken into the queue read what counts for it."""
+    words = () if job.is_taken else assumptions(job, terms)
+    return [NotifyUser(job, "Planned", "; ".join(words))] if words else ()
 
 
 def _began_by_hand(
@@ -225,15 +242,24 @@ class _Running:
     def _begin(self) -> Sequence[JobEffect]:
         """It is claimed, and is not known to have begun."""
         job, run, record = self.seen.job, self.seen.run, self.record
-        if run is not None and (record.runs_elsewhere or bodies.carries(run, record)):
-            return [self._begun(run)]
+        if run is not None and (record.runs_as_copy or bodies.carries(run, record)):
+            return [self._begun(run), *self._say_where(run)]
         if record.stop is not None:
             return self._give_back(record.stop)
         if job is None or job.is_deleted:
             return self._decline("the Job was deleted")
         if not job.is_suspended:
             return self._decline(_BY_HAND)
-        return [self._copy(job)] if record.runs_elsewhere else self._start(job)
+        return [self._copy(job)] if record.runs_as_copy else self._start(job)
+
+    def _say_where(self, run: KubernetesJob) -> Sequence[JobEffect]:
+        """Have the user of a Job know where its pods and their logs are."""
+        job, (cluster, namespace, name) = self.seen.job, run.key
+        if job is None or not self.record.runs_as_copy:
+            return ()
+        return [
+            NotifyUser(job, "Started", f"its pods and logs are on {cluster}: {namespace}/{name}")
+        ]
 
     def _begun(self, run: KubernetesJob) -> PatchRecord:
         """Since when it runs, as far as is known: the controller's word, or this look."""
@@ -296,7 +322,7 @@ class _Running:
         if run is None:  # its finalizer was taken, and it was deleted
             return self._close(cancelled_end(self.now_us))
         if run.run_end:
-            return self._close(run.run_end)
+            return self._unheard(run.run_end) or self._close(run.run_end)
         if run.is_deleted:  # Kubernetes ends the pods once the Job is let go
             return self._close(cancelled_end(run.deleted_at_us))
         if record.stop is not None:
@@ -305,10 +331,34 @@ class _Running:
             body = records.stopping(record, stop)
             told: list[JobEffect] = [PatchRecord(record, body, f"stops: {stop.reason}")]
             return [*told, NotifyUser(job, "Stopped", stop.reason)] if job else told
-        return self._set_back(run)
+        if job is not None and job.is_managed and (status := mirrored(job, run)):
+            return [PatchStatus(job, status)]
+        left_us = self._ready_by_us(run) - self.now_us
+        later = [LookLater(self.record.id, left_us / _SECOND_US)] if left_us > 0 else []
+        return [*self._set_back(run), *later]
+
+    def _unheard(self, end: RunEnd) -> Sequence[JobEffect]:
+        """Of some pods nobody has heard yet how they ended: that is awaited for a moment."""
+        pods, left_us = self.seen.pods, end.at_us + _SETTLE_US - self.now_us
+        is_heard = len(pods) >= self._pods and all(each.is_over for each in pods)
+        if is_heard or left_us <= 0:
+            return ()
+        return [LookLater(self.record.id, left_us / _SECOND_US)]
+
+    @property
+    def _pods(self) -> int:
+        """How many it has at a time."""
+        return sum(self.record.claim.units)
+
+    def _ready_by_us(self, run: KubernetesJob) -> int:
+        """Return by when its pods have to be ready; 0: they are, or may take any time."""
+        wanted = min(self._pods, run.pods)
+        is_ready = all_ready_us(self.seen.pods, wanted) or run.pods_begun >= wanted
+        most_us = 0 if is_ready else round(self.terms.ready_within_s * _SECOND_US)
+        return self.record.claim.at_us + most_us if most_us else 0
 
     def _close(self, end: RunEnd) -> Sequence[JobEffect]:
-        return _close(self.record, self.terms, end, self.now_us)
+        return _close(self.record, self.terms, end, self.now_us, pods=self.seen.pods)
 
     def _why_stop(self, run: KubernetesJob) -> StopRequest | None:
         job, disruption = self.seen.job, self.seen.disruption
@@ -321,6 +371,10 @@ class _Running:
             reason = disruption.reason
             failed = tuple(name for name in disruption.failed_nodes if name in own)
             return StopRequest(AfterStop.REQUEUE, reason, self.now_us, failed)
+        if 0 < self._ready_by_us(run) <= self.now_us:
+            why = why_not_ready(self.seen.pods)
+            reason = shown(f"not ready within {self.terms.ready_within_s:g} s: {why}")
+            return StopRequest(AfterStop.REQUEUE, reason, self.now_us)
         return None
 
     def _set_back(self, run: KubernetesJob) -> Sequence[JobEffect]:
@@ -350,7 +404,8 @@ class _Running:
                 return [waits]
             case AfterStop.REQUEUE | AfterStop.DECLINE:
                 # What ran is charged. The requeue goes first, so that the job never counts as over.
-                ended = finish(record, self.terms, self._end_of(run, stop), self.now_us)
+                end, pods = self._end_of(run, stop), self.seen.pods
+                ended = finish(record, self.terms, end, self.now_us, pods=pods)
                 again = requeue(record, self.terms, stop)
                 return [PublishFact(again), PublishFact(ended), waits]
         return self._close(self._end_of(run, stop))
@@ -360,12 +415,17 @@ class _Running:
 
 
 def _close(
-    record: KubernetesRecord, terms: JobTerms, end: RunEnd, now_us: int, since_us: int = 0
+    record: KubernetesRecord,
+    terms: JobTerms,
+    end: RunEnd,
+    now_us: int,
+    since_us: int = 0,
+    pods: Sequence[RunPod] = (),
 ) -> Sequence[JobEffect]:
     outcome = _OUTCOMES[end.outcome]
     body = records.closing(record, outcome, is_charged=bool(since_us))
     patch = PatchRecord(record, body, outcome)
-    return [PublishFact(finish(record, terms, end, now_us, since_us)), patch]
+    return [PublishFact(finish(record, terms, end, now_us, since_us, pods)), patch]
 
 
 def _release(
@@ -375,10 +435,14 @@ def _release(
     if record.by_hand is not None:
         return _release_by_hand(seen.job, record, terms, now_us)
     job, run, told = seen.job, seen.run, list[JobEffect]()
+    if job is not None and job.is_managed and not job.is_deleted:
+        copied = run if record.runs_as_copy else None
+        if body := concluded(job, copied, record.outcome, now_us):
+            return [PatchStatus(job, body)]
     if job is not None and job.is_taken:
         informs = {OUTCOME: record.outcome, STOP: None}
         told += [PatchJob(job, bodies.releasing(job), "let go", record, informs)]
-    if run is not None and record.runs_elsewhere:
+    if run is not None and record.runs_as_copy:
         told += _release_copy(run, record)
     if job is not None and _runs_on(job, terms.queue):
         told += [PatchJob(job, bodies.suspending(job), "suspended: it has ended", record)]

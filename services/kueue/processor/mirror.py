@@ -6,10 +6,11 @@ from typing import Any
 
 from coplace_client.errors import RejectedError
 from services.kueue.model.names import MULTIKUEUE_CHECK, PLACEMENT_CHECK
-from services.kueue.model.pods import RunId, RunPod, read_pod, removed_pod, run_of
 from services.kueue.model.records import WorkloadRecord, parse_record
+from services.kueue.model.run_id import RunId, run_of
 from services.kueue.model.workloads import CheckNames, KueueWorkload, WorkloadKey, WorkloadUid
 from shared.kubernetes.objects import is_older, mapping_of, texts_of
+from shared.kubernetes.pods import RunPod, read_pod, removed_pod
 
 _Objects = Mapping[str, Mapping[str, Any]]
 

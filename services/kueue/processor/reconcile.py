@@ -24,7 +24,6 @@ from services.kueue.model.facts import (
     submission,
     submission_of,
 )
-from services.kueue.model.pods import RunPod, all_ready_us, begun_us, ended_us, units_by_node
 from services.kueue.model.records import PastRun, WorkloadRecord
 from services.kueue.model.workloads import CheckNames, CheckState, KueueWorkload
 from services.kueue.processor.effects import (
@@ -41,6 +40,7 @@ from shared.domain.hostlist import expand
 from shared.kubernetes.claims import AfterStop, GrantClaim, StopRequest
 from shared.kubernetes.effects import PublishFact
 from shared.kubernetes.facts import RunEnd
+from shared.kubernetes.pods import RunPod, all_ready_us, begun_us, ended_us, units_by_node
 from shared.kubernetes.texts import shown
 
 _SECOND_US: Final = 1_000_000

@@ -14,7 +14,6 @@ from coplace_client.bounds import (
     LENGTHS,
     NODE_MEMORY_GIB,
     NODES,
-    RESOURCES,
     WALLTIME_S,
 )
 from coplace_client.errors import RejectedError, UnusableError
@@ -25,7 +24,7 @@ from shared.domain.printable import printable
 from shared.domain.resources import MOST_NAME as MOST_RESOURCE_NAME
 from shared.slurm.answers import mapping, number, text, texts
 from shared.slurm.gres import gres_counts
-from shared.slurm.tres import Tres, most_important
+from shared.slurm.tres import Tres, is_of_nodes, most_important
 
 _MOST_SHOWN: Final = 200
 _MOST_KINDS: Final = LENGTHS["node_classes"].most
@@ -309,7 +308,7 @@ def _counted(tres: str) -> dict[str, int]:
         {
             name: count
             for name, count in gres.items()
-            if count <= RESOURCES.most and len(name) <= MOST_RESOURCE_NAME
+            if is_of_nodes(count) and len(name) <= MOST_RESOURCE_NAME
         }
     )
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import HOLDER_USER, JobSubmitted, Part
 
-from coplace_client.bounds import CORES_PER_NODE, NODE_MEMORY_GIB, NODES, RESOURCES
+from coplace_client.bounds import CORES_PER_NODE, NODE_MEMORY_GIB, NODES
 from coplace_client.errors import RejectedError
 from services.slurm.model.changes import HELD_BY_USER
 from services.slurm.model.fields import CANNOT, why_not_followed
@@ -24,7 +24,7 @@ from shared.catalogue.payloads.domain_types import job_of
 from shared.domain.printable import printable
 from shared.slurm.answers import text
 from shared.slurm.facts import Site, envelopes, identify, submission
-from shared.slurm.tres import most_important
+from shared.slurm.tres import is_of_nodes, most_important
 
 # What is said of each part of a gang, and not of the whole.
 _OF_PARTS: Final = (
@@ -185,7 +185,7 @@ def _say_units(submitted: JobSubmitted, job: SlurmJob, terms: SlurmTerms) -> Non
     if found.memory_gib:
         memory_gib = max(found.memory_gib, NODE_MEMORY_GIB.least)
         submitted.memory_gib_per_unit = min(memory_gib, NODE_MEMORY_GIB.most)
-    counted = {name: count for name, count in found.gres.items() if RESOURCES.has(count)}
+    counted = {name: count for name, count in found.gres.items() if is_of_nodes(count)}
     submitted.resources_per_unit.update(most_important(counted))
 
 

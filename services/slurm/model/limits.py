@@ -20,10 +20,9 @@ from coplace.v1.control_pb2 import (
     LimitSubject,
 )
 
-from coplace_client.bounds import RESOURCES
 from services.slurm.model.jobs import SlurmJob
 from shared.domain.printable import printable
-from shared.slurm.tres import Tres, most_important
+from shared.slurm.tres import Tres, is_of_nodes, most_important
 
 QOS_FIELDS: Final = "format=Name,GrpJobs,GrpTRES,MaxJobsPU,MaxTRESPU,MaxJobsPA,MaxTRESPA"
 ASSOCIATION_FIELDS: Final = "format=Account,User,Partition,GrpJobs,GrpTRES,MaxJobs,ParentName"
@@ -49,7 +48,7 @@ class Amounts(NamedTuple):
         """Read a number of jobs, and a list of resources, of which those are kept that nodes have
         in whole numbers."""
         found = Tres.parse(tres)
-        gres = {name: count for name, count in found.gres.items() if RESOURCES.has(count)}
+        gres = {name: count for name, count in found.gres.items() if is_of_nodes(count)}
         most = most_important(gres)
         return cls(
             _count(jobs),

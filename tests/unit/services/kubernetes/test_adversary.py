@@ -30,7 +30,7 @@ from hypothesis import strategies as st
 from services.kubernetes.adapters import reconciler
 from services.kubernetes.adapters.reconciler import JobReconciler
 from services.kubernetes.model.jobs import JobKey
-from services.kubernetes.model.names import FINALIZER
+from services.kubernetes.model.names import FINALIZER, MANAGED_BY, OUTCOME
 from shared.kubernetes.api import ApiUnavailableError
 from shared.kubernetes.names import GRANT, JOB_ID
 from tests.support.fated_api import Fate, FatedApi, KilledError
@@ -269,12 +269,17 @@ class Play:
             for key, each in server.objects.items():
                 gone = each["metadata"].get("deletionTimestamp") or server.has_ended(key)
                 assert not (gone and FINALIZER in each["metadata"].get("finalizers", ())), each
+                is_managed = each["spec"].get("managedBy")
+                if is_managed and OUTCOME in each["metadata"]["annotations"]:
+                    assert server.has_ended(key), each
 
 
 async def submit(play: Play, name: str) -> None:
     server = play.servers[name]
     if len(server.log) < 40:
-        server.submit(suspended_job(f"job-{play.draw(st.integers(1, 3))}-{server.uids}"))
+        managed: dict[str, Any] = {"managedBy": MANAGED_BY} if play.draw(st.booleans()) else {}
+        name = f"job-{play.draw(st.integers(1, 3))}-{server.uids}"
+        server.submit(suspended_job(name, **managed))
 
 
 async def watch(play: Play, name: str) -> None:

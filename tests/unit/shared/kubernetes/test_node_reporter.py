@@ -1,10 +1,12 @@
 """A cluster is declared as its nodes are, and nodes that take no pods are drained and resumed."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.jobs_pb2 import JobSubmitted
 from coplace.v1.placement_service_pb2 import NodeGroup, ShowNodesResponse
 
 from shared.kubernetes import node_reporter
@@ -34,8 +36,8 @@ class Coplace:
         return [event.WhichOneof("payload") or "" for event in self.events]
 
 
-def reporter(coplace: Coplace) -> NodeReporter:
-    return NodeReporter(TRAITS, coplace, coplace, lambda: NOW_US)
+def reporter(coplace: Coplace, asked: Sequence[JobSubmitted] = ()) -> NodeReporter:
+    return NodeReporter(TRAITS, coplace, coplace, lambda: NOW_US, asked=lambda: asked)
 
 
 async def tell(told: NodeReporter) -> None:
@@ -121,3 +123,36 @@ async def test_nodes_are_drained_where_the_cluster_cannot_be_declared(
     await asyncio.sleep(0.05)
     running.cancel()
     assert coplace.kinds() == ["nodes_drained"]
+
+
+async def test_labels_and_taints_are_declared_once_jobs_ask_for_them() -> None:
+    coplace, asked = Coplace(), list[JobSubmitted]()
+    told = reporter(coplace, asked)
+    taints = [{"key": "gpu", "value": "a100", "effect": "NoSchedule"}]
+    plain = node("n1", metadata={"labels": {"zone": "a"}})
+    told.replace("alpha", [plain, node("n2", spec={"taints": taints})])
+    await tell(told)
+    job = JobSubmitted(features="zone=a", partitions=["tolerates:gpu=a100:"])
+    asked.append(job)
+    await told.offer(job)
+    await told.offer(job)
+    await tell(told)
+    first, second = (event.cluster_declared for event in coplace.events)
+    assert [list(each.features) for each in first.node_classes] == [[]]
+    assert [list(each.features) for each in second.node_classes] == [["zone=a"], []]
+    assert [(each.name, list(each.nodes), each.default) for each in second.partitions] == [
+        ("untainted", ["n1"], True),
+        ("tolerates:gpu=a100:", ["n[1-2]"], False),
+    ]
+
+
+async def test_a_node_whose_taint_nobody_tolerates_any_more_is_drained() -> None:
+    taints = [{"key": "gpu", "effect": "NoSchedule"}]
+    coplace, asked = Coplace(), [JobSubmitted(partitions=["tolerates:gpu:"])]
+    told = reporter(coplace, asked)
+    told.replace("alpha", [node("n1"), node("n2", spec={"taints": taints})])
+    await tell(told)
+    asked.clear()
+    await tell(told)
+    assert coplace.kinds() == ["cluster_declared", "cluster_declared", "nodes_drained"]
+    assert coplace.events[2].nodes_drained.reason == "tainted in Kubernetes"

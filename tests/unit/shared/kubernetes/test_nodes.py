@@ -25,10 +25,11 @@ def test_alike_nodes_that_are_together_are_a_class_with_the_watts_that_are_known
         assert (found.nodes, found.cores_per_node, list(found.node_names)) == (3, 36, ["n[1-3]"])
         assert [(each.nodes, dict(each.resources)) for each in found.node_classes] == [
             (2, {}),
-            (1, {"gpu": 2}),
+            (1, {"gpu": 2, "gpu:nvidia.com": 2}),
         ]
         assert [dict(each.tdp_w) for each in found.node_classes] == [{}, tdp_w]
         assert found.nameplate_power_w == nameplate_w
+        assert found.shares_unpredicted
     assert cluster_declared([gpus], replace(TRAITS, processors_tdp_w=300.0)).processors_tdp_w == 300
 
 

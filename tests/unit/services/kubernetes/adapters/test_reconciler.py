@@ -4,14 +4,20 @@ from typing import Any
 
 import pytest
 from coplace.v1.ingest_service_pb2 import Envelope
-from coplace.v1.placement_pb2 import VERDICT_START, VERDICT_WITHDRAWN, PlacementDecided
+from coplace.v1.jobs_pb2 import JobSubmitted
+from coplace.v1.placement_pb2 import (
+    VERDICT_REJECTED,
+    VERDICT_START,
+    VERDICT_WITHDRAWN,
+    PlacementDecided,
+)
 
 from coplace_client.ingest import FactRefusedError
 from services.kubernetes.adapters.reconciler import JobReconciler
 from services.kubernetes.model.jobs import JobKey
 from services.kubernetes.model.names import OUTCOME, PROBLEM
 from shared.kubernetes.names import JOB_ID
-from tests.support.kubernetes_api import MemoryApiServer, Object, suspended_job
+from tests.support.kubernetes_api import EPOCH, MemoryApiServer, Object, suspended_job
 from tests.unit.services.kubernetes.objects import JOB_ID as LU
 from tests.unit.services.kubernetes.objects import TERMS, ended_pod
 from tests.unit.shared.kubernetes.objects import NOW_US
@@ -48,12 +54,18 @@ class Region:
         self.alpha, self.beta = MemoryApiServer("alpha"), MemoryApiServer("beta")
         self.facts = Told()
         self.key = JobKey("alpha", "physics", "lu")
+        # The features that clusters were asked to declare, each with what had been submitted then.
+        self.offered: list[tuple[str, int]] = []
         self.manager = self.another()
 
     def another(self) -> JobReconciler:
         """A process that has seen nothing yet."""
         apis = {"alpha": self.alpha, "beta": self.beta}
-        return JobReconciler(apis, self.facts, TERMS, lambda: NOW_US)
+        return JobReconciler(apis, self.facts, TERMS, lambda: NOW_US, offer=self.offer)
+
+    async def offer(self, asked: JobSubmitted) -> None:
+        assert asked in [*self.manager.asked()]
+        self.offered.append((asked.features, len(self.facts.kinds)))
 
     async def settle(self) -> None:
         for _ in range(6):
@@ -67,6 +79,10 @@ class Region:
     async def start(self, cluster: str, grant: int = 1) -> None:
         await self.manager.obey([started(cluster, grant)])
         await self.manager.work_off()
+
+    def reasons(self) -> list[str]:
+        """Of the events that users read, but what counts for each Job."""
+        return [one["reason"] for one in self.alpha.told if one["reason"] != "Planned"]
 
     def annotations(self, key: JobKey | None = None) -> Object:
         found: Object = self.alpha.objects[key or self.key]["metadata"]["annotations"]
@@ -155,16 +171,90 @@ async def test_a_cluster_that_takes_no_copy_has_its_grant_declined(region: Regio
 
 async def test_a_job_that_cannot_be_understood_says_why_and_stops_nothing(region: Region) -> None:
     wrong = suspended_job("wrong")
-    wrong["spec"]["template"]["spec"]["containers"][0]["resources"] = {}
+    wrong["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": ["cpu"]}
     key = region.alpha.submit(wrong)
     await region.settle()
-    assert "requests.cpu: must be set" in region.annotations(key)[PROBLEM]
-    assert [event["reason"] for event in region.alpha.told] == ["NotUnderstood"]
+    assert "resources.requests: must be" in region.annotations(key)[PROBLEM]
+    assert region.reasons() == ["NotUnderstood"]
     assert region.facts.kinds == ["job_submitted"]
     repaired = {"annotations": {"coplace.io/walltime-s": "60"}}
     region.alpha.edit(key, {"metadata": repaired})
     await region.settle()
-    assert len(region.alpha.told) == 1
+    assert region.reasons() == ["NotUnderstood"]
+
+
+async def test_clusters_declare_what_a_job_selects_before_it_is_submitted(region: Region) -> None:
+    chosen = suspended_job("chosen")
+    chosen["spec"]["template"]["spec"]["nodeSelector"] = {"zone": "a"}
+    region.alpha.submit(chosen)
+    await region.settle()
+    assert region.offered == [("", 0), ("zone=a", 1)]
+    assert region.facts.kinds == ["job_submitted", "job_submitted"]
+
+
+async def test_a_user_reads_once_what_counts_for_a_job_that_does_not_say(region: Region) -> None:
+    silent = suspended_job("silent")
+    silent["spec"]["template"]["spec"]["containers"][0]["resources"] = {}
+    region.alpha.submit(silent)
+    await region.settle()
+    await region.settle()
+    [event] = [one for one in region.alpha.told if "no CPU" in one["message"]]
+    assert (event["reason"], event["type"]) == ("Planned", "Normal")
+    assert "it requests no CPU: 1 counts for each pod" in event["message"]
+
+
+def managed_job(name: str) -> Object:
+    return suspended_job(name, managedBy="coplace.io/manager")
+
+
+@pytest.mark.parametrize("cluster", ["alpha", "beta"])
+@pytest.mark.parametrize("kind", ["Complete", "Failed"])
+async def test_a_managed_job_shows_at_home_how_its_copy_goes(cluster: str, kind: str) -> None:
+    region = Region()
+    region.key = region.alpha.submit(managed_job("lu"))
+    await region.settle()
+    await region.start(cluster)
+    await region.settle()
+    there = region.alpha if cluster == "alpha" else region.beta
+    [copy] = [key for key in there.objects if key != region.key]
+    status = region.alpha.objects[region.key]["status"]
+    assert (status["active"], status["startTime"]) == (1, EPOCH)
+    assert "conditions" not in status
+    [event] = [one for one in region.alpha.told if one["reason"] == "Started"]
+    assert event["message"] == f"its pods and logs are on {cluster}: physics/{copy.name}"
+    there.finish(copy, kind)
+    await region.settle()
+    [condition] = region.alpha.objects[region.key]["status"]["conditions"]
+    assert condition["type"] == kind
+    assert copy not in there.objects or not there.objects[copy]["metadata"]["finalizers"]
+    assert region.facts.kinds == ["job_submitted", "job_started", "job_finished"]
+
+
+async def test_a_managed_job_that_never_runs_has_failed_with_the_reason() -> None:
+    region = Region()
+    region.key = region.alpha.submit(managed_job("lu"))
+    await region.settle()
+    await region.manager.obey([decided(VERDICT_REJECTED, reason="no cluster has a GPU")])
+    await region.settle()
+    status = region.alpha.objects[region.key]["status"]
+    assert [one["type"] for one in status["conditions"]] == ["FailureTarget", "Failed"]
+    assert status["conditions"][1]["message"] == "rejected: no cluster has a GPU"
+    assert status["startTime"]
+
+
+async def test_a_managed_job_that_waits_again_shows_no_pods() -> None:
+    region = Region()
+    region.key = region.alpha.submit(managed_job("lu"))
+    await region.settle()
+    await region.start("beta")
+    await region.settle()
+    [copy] = region.beta.objects
+    region.beta.edit(copy, {"spec": {"suspend": True}})
+    await region.settle()
+    assert "job_requeued" in region.facts.kinds
+    status = region.alpha.objects[region.key]["status"]
+    assert not status.get("active")
+    assert not status.get("startTime")
 
 
 async def test_a_job_that_somebody_lets_run_without_a_grant_is_suspended_again(

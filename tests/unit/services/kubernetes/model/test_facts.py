@@ -8,10 +8,12 @@ from coplace.v1.jobs_pb2 import JOB_OUTCOME_CANCELLED, JOB_OUTCOME_TIMED_OUT
 
 from coplace_client.errors import RejectedError
 from services.kubernetes.model import bodies
+from services.kubernetes.model.bodies import starting
 from services.kubernetes.model.facts import (
+    assumptions,
     cancelled_end,
     finish,
-    require_placeable,
+    require_job_controller,
     require_unchanged,
     start,
     submission,
@@ -33,6 +35,9 @@ from tests.unit.shared.kubernetes.objects import NOW_US
 CLAIM_OF_TWO = replace(LIVE, cluster="beta", walltime_s=61, nodes=("n[1-2]",), node_units=(3, 1))
 
 
+_ONE_CLUSTER = replace(TERMS, node_models={"alpha": "gold-6254"})
+
+
 def annotated(**annotations: str) -> dict[str, Any]:
     return {"metadata": {"annotations": annotations}}
 
@@ -49,7 +54,7 @@ def test_pods_are_units_with_their_cores_memory_and_gpus() -> None:
     found = submission_of(job(pods=4, template=template), TERMS)
     assert found.job_id == JOB_ID
     assert (found.nodes, found.cores_per_unit, found.memory_gib_per_unit) == (4, 2, 4.0)
-    assert dict(found.resources_per_unit) == {"gpu": 1}
+    assert dict(found.resources_per_unit) == {"gpu": 1, "gpu:nvidia.com": 1}
     assert (found.walltime_s, found.submitted_at_us) == (3600, CREATED_US)
     assert (found.app_id, found.user, found.account) == ("lu", "physics", "physics")
     assert list(found.architectures) == ["north/kubernetes"]
@@ -112,7 +117,6 @@ def test_labels_and_annotations_say_more() -> None:
         (requests(cpu="1e99"), "requests.cpu"),
         (requests(memory="1e99"), "requests.memory"),
         (requests(**{"nvidia.com/gpu": "1e99"}), "requests"),
-        ({"spec": {"template": {"spec": {"containers": []}}}}, "spec.template.spec.containers[0]"),
     ],
 )
 def test_what_cannot_be_understood_is_named(patch: dict[str, Any], field: str) -> None:
@@ -121,17 +125,70 @@ def test_what_cannot_be_understood_is_named(patch: dict[str, Any], field: str) -
     assert str(refused.value).startswith(field)
 
 
-@pytest.mark.parametrize(
-    "pod", [{"nodeName": "n1"}, {"nodeSelector": {"a": "b"}}, {"affinity": {"nodeAffinity": {}}}]
-)
-def test_a_job_that_chooses_its_nodes_is_refused(pod: dict[str, Any]) -> None:
-    with pytest.raises(RejectedError, match=f"spec.template.spec.{next(iter(pod))}: must not"):
-        require_placeable(job({"spec": {"template": {"spec": pod}}}))
-
-
 def test_a_job_of_another_controller_is_refused() -> None:
     with pytest.raises(RejectedError, match=r"spec\.managedBy"):
-        require_placeable(job(managedBy="kueue.x-k8s.io/multikueue"))
+        require_job_controller(job(managedBy="kueue.x-k8s.io/multikueue"))
+
+
+def test_a_job_leaves_home_where_coplace_manages_it_and_else_its_user_reads_how() -> None:
+    managed = job(managedBy="coplace.io/manager")
+    require_job_controller(managed)
+    assert list(submission_of(managed, TERMS).clusters) == []
+    assert assumptions(managed, TERMS) == []
+    assert list(submission_of(job(), TERMS).clusters) == ["alpha"]
+    [words] = assumptions(job(), TERMS)
+    assert words.startswith("it stays on alpha: with spec.managedBy: coplace.io/manager")
+
+
+def test_what_selects_nodes_is_submitted() -> None:
+    tolerated = [{"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}]
+    pod = {"nodeSelector": {"zone": "a"}, "tolerations": tolerated}
+    asked = submission_of(job({"spec": {"template": {"spec": pod}}}), TERMS)
+    assert (asked.features, list(asked.partitions)) == (
+        "zone=a",
+        ["tolerates:dedicated=gpu:NoSchedule"],
+    )
+    check_contents(asked)
+
+
+@pytest.mark.parametrize(
+    "later", [{"nodeSelector": {"zone": "b"}}, {"tolerations": [{"operator": "Exists"}]}]
+)
+def test_a_job_that_waits_and_selects_other_nodes_by_now_is_submitted_anew(later: Any) -> None:
+    asked = submission_of(job(), TERMS)
+    require_unchanged(job(), asked)
+    with pytest.raises(RejectedError, match="other nodes than was submitted"):
+        require_unchanged(job({"spec": {"template": {"spec": later}}}), asked)
+
+
+def test_the_nodes_of_a_grant_that_is_over_are_no_choice_of_the_user() -> None:
+    asked = submission_of(job(), TERMS)
+    was_started = starting(job(), recorded(LIVE))
+    require_unchanged(job({"spec": {"template": was_started["spec"]["template"]}}), asked)
+
+
+def test_a_priority_class_is_the_priority_that_the_site_says() -> None:
+    terms = replace(_ONE_CLUSTER, priority_classes={"urgent": 50})
+    for name, priority in (("urgent", 50), ("other", 0)):
+        patch = {"spec": {"template": {"spec": {"priorityClassName": name}}}}
+        assert submission_of(job(patch), terms).priority == priority
+        words = assumptions(job(patch), terms)
+        assert bool(words) == (priority == 0), words
+
+
+def test_what_a_job_does_not_say_is_said_to_its_user() -> None:
+    containers = [{"name": "a", "resources": {}}]
+    affinity: Any = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{}]}}
+    pod = {"containers": containers, "affinity": affinity}
+    patch = {"spec": {"template": {"spec": pod}, "activeDeadlineSeconds": None}}
+    terms = replace(_ONE_CLUSTER, default_walltime_s=600)
+    assert assumptions(job(patch), terms) == [
+        "it requests no CPU: 1 counts for each pod",
+        "it has no activeDeadlineSeconds: 600 count",
+        "the preferred nodeAffinity is not followed",
+    ]
+    asked = submission_of(job(patch), terms)
+    assert (asked.cores_per_unit, asked.walltime_s, asked.features) == (1, 600, "")
 
 
 def test_a_start_and_an_end_show_what_was_held() -> None:

@@ -76,7 +76,7 @@ def test_a_start_claims_its_grant_in_the_record_alone(cluster: str) -> None:
         (start(), taken({"spec": {"suspend": False}}), recorded(), "not suspended"),
         (start(node_names=[]), taken(), recorded(), "names no nodes"),
         (start(freq_ghz=-1), taken(), recorded(), "freq_ghz"),
-        (start(), taken({"spec": {"template": {"spec": "x"}}}), recorded(), "requests.cpu"),
+        (start(), taken({"spec": {"template": {"spec": {"containers": 1}}}}), recorded(), "a list"),
         (start(), taken(), recorded(outcome="completed"), "has ended"),
     ],
 )

@@ -12,8 +12,8 @@ def test_a_unit_is_as_large_as_the_largest_pod_and_all_pods_are_counted() -> Non
     workers = pod_set("workers", 4, cpu="4", memory="2Gi", **{"nvidia.com/gpu": "2"})
     found = workload_needs(workload(None, driver, workers))
     assert (found.pods, found.unit.millicores, found.unit.memory_gib) == (5, 4_000, 8)
-    assert found.unit.resources == {"gpu": 2}
-    assert (found.millicores, found.resources) == (16_500, {"gpu": 8})
+    assert found.unit.resources == {"gpu": 2, "gpu:nvidia.com": 2}
+    assert (found.millicores, found.resources) == (16_500, {"gpu": 8, "gpu:nvidia.com": 8})
 
 
 def test_what_kueue_counts_beside_the_template_counts() -> None:

@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Any
 
 from services.kueue.model.explained_wait import ExplainedWait
-from services.kueue.model.pods import RunPod
 from services.kueue.model.workloads import CheckNames, CheckState, KueueWorkload
 from services.kueue.processor.effects import (
     AnswerCheck,
@@ -24,6 +23,7 @@ from services.kueue.processor.reconcile import (
 )
 from shared.kubernetes.claims import AfterStop, StopRequest
 from shared.kubernetes.effects import PublishFact
+from shared.kubernetes.pods import RunPod
 from tests.unit.services.kueue.objects import (
     CHECKS,
     LIVE,

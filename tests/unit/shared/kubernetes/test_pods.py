@@ -2,37 +2,27 @@
 
 from typing import Any
 
-from services.kueue.model.names import WORKLOAD
-from services.kueue.model.pods import (
-    RunId,
+from shared.kubernetes.pods import (
     RunPod,
     all_ready_us,
     begun_us,
     ended_us,
     read_pod,
     removed_pod,
-    run_of,
     trimmed_pod,
     units_by_node,
+    why_not_ready,
 )
-from shared.kubernetes.names import GRANT
 
 SECOND_US = 1_000_000
 T0_US = 1_767_225_600 * SECOND_US
 
 
 def pod(phase: str = "Running", ready: str = "", **state: dict[str, str]) -> dict[str, Any]:
-    labels = {WORKLOAD: "w", GRANT: "3"}
     conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": ready}] if ready else []
     status = {"phase": phase, "conditions": conditions, "containerStatuses": [{"state": state}]}
-    metadata = {"uid": "p", "namespace": "physics", "labels": labels}
+    metadata = {"uid": "p", "namespace": "physics"}
     return {"metadata": metadata, "spec": {"nodeName": "n1"}, "status": status}
-
-
-def test_it_says_whose_it_is() -> None:
-    assert run_of(pod()) == RunId("w", 3)
-    assert run_of({"metadata": {"labels": {WORKLOAD: "w", GRANT: "x"}}}) is None
-    assert run_of({}) is None
 
 
 def test_one_that_has_ended_still_knows_when_it_was_ready() -> None:
@@ -85,5 +75,25 @@ def test_of_a_pod_is_kept_what_is_read() -> None:
     whole["spec"]["containers"] = [{"env": ["x"] * 100}]
     kept = trimmed_pod(whole)
     assert "containers" not in kept["spec"]
-    assert (run_of(kept), read_pod(kept)) == (run_of(whole), read_pod(whole))
+    assert (kept["metadata"]["uid"], read_pod(kept)) == ("p", read_pod(whole))
     assert read_pod(trimmed_pod({})).uid == "None"
+
+
+def test_one_that_waits_says_for_what() -> None:
+    pulls = {"reason": "ImagePullBackOff", "message": "no such image"}
+    volume = [{"type": "PodScheduled", "status": "False", "message": 'no claim "data"'}]
+    unscheduled = {"metadata": {"uid": "q"}, "status": {"phase": "Pending", "conditions": volume}}
+    waits = [read_pod(pod("Pending", waiting=pulls)), read_pod(unscheduled)]
+    assert why_not_ready(waits) == "ImagePullBackOff: no such image"
+    assert why_not_ready(waits[1:]) == 'no claim "data"'
+    assert why_not_ready([]) == "it has no pods: see the events of the Job"
+    ready = read_pod(pod(ready="2026-01-01T00:00:05Z"), waits[0])
+    assert ready.waits_for == ""
+
+
+def test_one_whose_node_says_nothing_of_containers_ran_since_its_node_had_it() -> None:
+    told = {"metadata": {"uid": "p"}, "status": {"startTime": "2026-01-01T00:00:05Z"}}
+    told["status"]["phase"] = "Succeeded"
+    assert read_pod(told).began_us == T0_US + 5 * SECOND_US
+    told["status"]["phase"] = "Failed"  # it may never have run
+    assert read_pod(told).began_us == 0

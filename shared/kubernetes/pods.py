@@ -1,32 +1,24 @@
-"""Pods of Workloads: when each was ready, where it ran, and when its last container ended."""
+"""Pods of runs: when each was ready, where it ran, and when its last container ended."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from services.kueue.model.names import WORKLOAD
-from shared.kubernetes.names import GRANT
 from shared.kubernetes.objects import (
     condition_of,
-    is_number,
     mapping_of,
     mappings_of,
-    texts_of,
     time_us,
 )
+from shared.kubernetes.texts import shown
 
 _ENDED: Final = ("Succeeded", "Failed")
-
-
-class RunId(NamedTuple):
-    """The uid of a Workload, and the grant that its pods run under."""
-
-    uid: str
-    grant: int
+_RAN: Final = ("Running", "Succeeded")
 
 
 class RunPod(NamedTuple):
-    """A pod, as far as it was seen; times are 0 where nobody knows them."""
+    """A pod, as far as it was seen; times are 0 where nobody knows them. `waits_for` is why it is
+    not ready, in Kubernetes' words."""
 
     uid: str
     namespace: str
@@ -35,6 +27,7 @@ class RunPod(NamedTuple):
     started_us: int = 0
     ended_us: int = 0
     is_over: bool = False
+    waits_for: str = ""
 
     @property
     def began_us(self) -> int:
@@ -47,19 +40,12 @@ def trimmed_pod(pod: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return what is read of a pod."""
     metadata, status = mapping_of(pod.get("metadata")), mapping_of(pod.get("status"))
     names = ("name", "namespace", "uid", "labels", "resourceVersion")
-    told = ("phase", "conditions", "containerStatuses")
+    told = ("phase", "startTime", "conditions", "containerStatuses", "initContainerStatuses")
     return {
         "metadata": {name: metadata.get(name) for name in names},
         "spec": {"nodeName": mapping_of(pod.get("spec")).get("nodeName")},
         "status": {name: status.get(name) for name in told},
     }
-
-
-def run_of(pod: Mapping[str, Any]) -> RunId | None:
-    """Return whose pod it is; None where it is not of a Workload that Coplace started."""
-    labels = texts_of(mapping_of(mapping_of(pod).get("metadata")).get("labels"))
-    uid, grant = labels.get(WORKLOAD, ""), labels.get(GRANT, "")
-    return RunId(uid, int(grant)) if uid and is_number(grant) else None
 
 
 def read_pod(pod: Mapping[str, Any], before: RunPod | None = None) -> RunPod:
@@ -72,6 +58,8 @@ def read_pod(pod: Mapping[str, Any], before: RunPod | None = None) -> RunPod:
     ]
     began = [_at(each.get("running"), "startedAt") for each in states]
     began += [_at(each.get("terminated"), "startedAt") for each in states]
+    if status.get("phase") in _RAN and not any(began):  # its node says no more
+        began = [time_us(status.get("startTime"))]
     ended = [_at(each.get("terminated"), "finishedAt") for each in states]
     known = before or RunPod(str(metadata.get("uid")), str(metadata.get("namespace")))
     is_over = status.get("phase") in _ENDED
@@ -81,7 +69,29 @@ def read_pod(pod: Mapping[str, Any], before: RunPod | None = None) -> RunPod:
         started_us=max(known.started_us, *began, 0),
         ended_us=max(known.ended_us, *ended, 0) if is_over else known.ended_us,
         is_over=known.is_over or is_over,
+        waits_for="" if ready or is_over else _waits_for(status),
     )
+
+
+def _waits_for(status: Mapping[str, Any]) -> str:
+    for name in ("initContainerStatuses", "containerStatuses"):
+        for each in mappings_of(status.get(name)):
+            waiting = mapping_of(mapping_of(each.get("state")).get("waiting"))
+            if waiting.get("reason"):
+                more = waiting.get("message")
+                return shown(f"{waiting['reason']}: {more}" if more else waiting["reason"])
+    for each in mappings_of(status.get("conditions")):
+        if each.get("type") == "PodScheduled" and each.get("status") == "False":
+            return shown(each.get("message") or each.get("reason") or "it was not scheduled")
+    return ""
+
+
+def why_not_ready(pods: Sequence[RunPod]) -> str:
+    """Return why a run has not begun."""
+    if not pods:
+        return "it has no pods: see the events of the Job"
+    found = next((each.waits_for for each in pods if each.waits_for), "")
+    return found or "its pods are not ready: see their events"
 
 
 def removed_pod(pod: Mapping[str, Any], before: RunPod | None, now_us: int) -> RunPod:
@@ -91,15 +101,15 @@ def removed_pod(pod: Mapping[str, Any], before: RunPod | None, now_us: int) -> R
 
 
 def all_ready_us(pods: Sequence[RunPod], count: int) -> int:
-    """Return since when as many pods as a Workload has were ready together, or had been; 0: they
-    were not yet. Later ones replace pods that ended."""
+    """Return since when as many pods as a run has were ready together, or had been; 0: they were
+    not yet. Later ones replace pods that ended."""
     times = sorted(each.began_us for each in pods if each.began_us)
     return times[count - 1] if 0 < count <= len(times) else 0
 
 
 def begun_us(pods: Iterable[RunPod], count: int) -> int:
-    """Return since when a run that is over counts: since as many pods were ready as a Workload has,
-    or since the last of them ran where they never were; 0 where none did."""
+    """Return since when a run that is over counts: since as many pods were ready as it has, or
+    since the last of them ran where they never were; 0 where none did."""
     times = sorted(at_us for each in pods if (at_us := each.began_us or each.started_us))
     return max(times[:count], default=0)
 
