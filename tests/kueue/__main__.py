@@ -35,6 +35,7 @@ from shared.kubernetes.reflector import reflect
 from shared.process.settings import Settings
 from shared.streams.on_kafka.deployment import Deployment
 from tests.kueue.cluster import API, NAMESPACE, KueueCluster, job
+from tests.kueue.control import control
 from tests.kueue.kubelets import KueueKubelets
 
 _DEPLOYMENT: Final = "kueue"
@@ -157,7 +158,7 @@ async def round_of(
     admissions: Admissions,
 ) -> bool:
     """Play the Jobs through one queue, and print what came of it."""
-    before = cluster.cpu_s()
+    before, asked = cluster.cpu_s(), cluster.calls()
     at = await submit(cluster, queue, arguments)
     is_done = await ended(cluster, queue, arguments.jobs, arguments.within_s)
     used = {name: cpu_s - before[name] for name, cpu_s in cluster.cpu_s().items()}
@@ -172,6 +173,8 @@ async def round_of(
     writes = sum(admissions.versions[name] for name in at) / len(at)
     cpu = {name: round(cpu_s / len(at) * 1e3, 1) for name, cpu_s in used.items()}
     print(f"{queue}: versions of a Workload seen: {writes:.1f}; CPU a Job, ms: {cpu}", flush=True)
+    calls = {name: round(n / len(at), 1) for name, n in (cluster.calls() - asked).items()}
+    print(f"{queue}: calls of the API server a Job: {calls}", flush=True)
     return is_done and len(waits) == arguments.jobs and not again
 
 
@@ -209,15 +212,18 @@ async def play(arguments: argparse.Namespace, folder: Path, stack: ExitStack) ->
     await cluster.wait()
     await cluster.install()
     await cluster.nodes(arguments.nodes, _CORES)
-    await cluster.queue("plain", with_check=False)
-    await cluster.queue("coplace", with_check=True)
+    await cluster.queue("plain")
+    await cluster.queue("control", "control")
+    await cluster.queue("coplace", "placement")
     kubelets, admissions = KueueKubelets(cluster), Admissions()
     async with asyncio.TaskGroup() as tasks:
         playing = [
             tasks.create_task(kubelets.run()),
             tasks.create_task(_watch(cluster, admissions)),
+            tasks.create_task(control(cluster)),
         ]
         is_right = await round_of(cluster, "plain", arguments, admissions)
+        is_right &= await round_of(cluster, "control", arguments, admissions)
         await asyncio.to_thread(servers.start, programs(cluster, folder))
         killing = tasks.create_task(kill(servers, admissions, arguments))
         is_right &= await round_of(cluster, "coplace", arguments, admissions)

@@ -7,6 +7,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +21,28 @@ from lab.benchmarks.kubernetes.cluster import MANAGER, ROOT, CallError, RealClus
 API: Final = "/apis/kueue.x-k8s.io/v1beta2"
 NAMESPACE: Final = "physics"
 QUEUE: Final = "main"
-CHECK: Final = "placement"
+CHECKS: Final = {"placement": "coplace.io/placement", "control": "coplace.test/control"}
+"""The AdmissionChecks, with who answers them."""
 _VERSION: Final = "kueue.x-k8s.io/v1beta2"
 _WITHIN_S: Final = 120.0
 # Of what is played here; those of others ask for kinds that are not installed.
 _WEBHOOKS: Final = ("job", "workload", "clusterqueue", "resourceflavor", "cohort")
 _QUOTA: Final = 100_000
+_TOKENS: Final = (
+    "admin,admin,1,system:masters\nmanager,coplace,2\nkueue,kueue,3,system:masters\n"
+    "control,control,4,system:masters\n"
+)
+_USERS: Final = ("kueue", "coplace", "control")
+# Who asked, and for what.
+_AUDIT: Final = f"""
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+  - {{level: None, verbs: [watch]}}
+  - {{level: Metadata, users: [{", ".join(_USERS)}]}}
+  - {{level: None}}
+"""
 
 
 @dataclass
@@ -34,6 +51,8 @@ class KueueCluster(RealCluster):
     folder of Kueue: its program, and its sources."""
 
     kueue: Path = Path()
+    tokens: str = _TOKENS
+    audit: str = _AUDIT
 
     async def install(self) -> None:
         """Install Kueue, start it, and give the adapter its rights."""
@@ -70,21 +89,21 @@ class KueueCluster(RealCluster):
         if names:
             raise CallError(f"{self.name} does not serve {', '.join(names)}")
 
-    async def queue(self, name: str, *, with_check: bool, quota: int = _QUOTA) -> None:
+    async def queue(self, name: str, check: str = "", quota: int = _QUOTA) -> None:
         """Create a LocalQueue with a ClusterQueue of its own."""
-        strategy = {"admissionChecks": [{"name": CHECK}]}
+        strategy = {"admissionChecks": [{"name": check}]}
         resources = [{"name": "cpu", "nominalQuota": quota}]
         group = {
             "coveredResources": ["cpu"],
             "flavors": [{"name": "plain", "resources": resources}],
         }
         spec: dict[str, Any] = {"namespaceSelector": {}, "resourceGroups": [group]}
-        if with_check:
+        if check:
             spec["admissionChecksStrategy"] = strategy
         async with self.client() as client:
-            if with_check:
-                check = {"controllerName": "coplace.io/placement"}
-                await self._create(client, "AdmissionCheck", CHECK, check)
+            if check:
+                told = {"controllerName": CHECKS[check]}
+                await self._create(client, "AdmissionCheck", check, told)
             await self._create(client, "ResourceFlavor", "plain", {})
             await self._create(client, "ClusterQueue", f"cq-{name}", spec)
             path = f"{API}/namespaces/{NAMESPACE}/localqueues"
@@ -168,7 +187,7 @@ class KueueCluster(RealCluster):
         }
         file = self.folder / "kueue.yaml"
         file.write_text(yaml.safe_dump(config))
-        options = [f"--config={file}", f"--kubeconfig={self.kubeconfig('admin')}"]
+        options = [f"--config={file}", f"--kubeconfig={self.kubeconfig('kueue')}"]
         gates = "--feature-gates=VisibilityOnDemand=false"
         command = [str(self.kueue / "kueue"), *options, gates, "--zap-log-level=2"]
         with (self.folder / "kueue.log").open("wb") as log:
@@ -181,6 +200,10 @@ class KueueCluster(RealCluster):
             if time.monotonic() > deadline_s:
                 raise CallError(f"Kueue is not ready, see {self.folder / 'kueue.log'}")
             await asyncio.sleep(0.5)
+
+    def calls(self) -> Counter[str]:
+        """Return how often each user asked its API server for anything but watches."""
+        return Counter(each["user"]["username"] for each in self.requests())
 
     def cpu_s(self) -> dict[str, float]:
         """Return the CPU that each of its programs has used, s."""
