@@ -14,13 +14,15 @@ from services.kueue.adapters.api import (
     CONFIGS,
     FLAVORS,
     KUEUE_MISSING,
+    RECORDS,
+    RECORDS_MISSING,
     WORKLOADS,
     WorkloadServer,
 )
 from services.kueue.adapters.explainer import PlacementExplainer
 from services.kueue.adapters.meter import KueueMeter
 from services.kueue.adapters.reconciler import ClustersKnown, WorkloadReconciler
-from services.kueue.adapters.watchers import NamedWatcher, WorkloadPodWatcher
+from services.kueue.adapters.watchers import NamedWatcher, RecordWatcher, WorkloadPodWatcher
 from services.kueue.model.names import WORKLOAD
 from services.kueue.model.pods import trimmed_pod
 from services.kueue.model.workloads import trimmed
@@ -148,10 +150,15 @@ class _Adapter:
         self.process.readiness.wait_for("the Workloads of all clusters")
         for name in self.apis:
             await self._watched(tasks, name, WORKLOADS, workloads, trim=trimmed)
+        # A record is what the process before left: its Workload is seen by then, or is gone.
+        self.process.readiness.wait_for("the records of all clusters")
+        for name in self.apis:
+            watcher = RecordWatcher(workloads)
+            await self._watched(tasks, name, RECORDS, watcher, advice=RECORDS_MISSING)
         self.process.readiness.wait_for("the pods of all clusters")
         for name in self.reporters:
-            watcher = WorkloadPodWatcher(workloads)
-            await self._watched(tasks, name, PODS, watcher, WORKLOAD, trimmed_pod)
+            pods = WorkloadPodWatcher(workloads)
+            await self._watched(tasks, name, PODS, pods, WORKLOAD, trimmed_pod)
 
     async def _watched(
         self,
@@ -161,9 +168,10 @@ class _Adapter:
         watcher: ObjectWatcher,
         selector: str = "",
         trim: Trim = dict,
+        advice: str = KUEUE_MISSING,
     ) -> None:
         """Return when all objects are known; they are followed from then on."""
-        listed, advice = asyncio.Event(), KUEUE_MISSING
+        listed = asyncio.Event()
         following = reflect(
             self.apis[name], path, selector, watcher, listed.set, self.meter, advice, trim
         )

@@ -59,6 +59,7 @@ class MemoryKueue:
     pods: dict[str, Object] = field(default_factory=dict)
     log: list[tuple[str, str, Object]] = field(default_factory=list)
     told: list[Object] = field(default_factory=list)
+    records: dict[str, Object] = field(default_factory=dict)
     runs: dict[tuple[str, int], Run] = field(default_factory=dict)
     on_write: Callable[[], None] = lambda: None
 
@@ -365,6 +366,40 @@ class MemoryKueue:
         assert "QuotaReserved" in kept, "its quota would be removed"
         names = status["nominatedClusterNames"]
         return self.change(key, {"status": {"nominatedClusterNames": names}})
+
+    async def get_record(self, uid: str) -> Object:
+        if uid not in self.records:
+            raise ApiMissingError(f"no record {uid}")
+        return deepcopy(self.records[uid])
+
+    async def create_record(self, body: Mapping[str, Any]) -> Object:
+        uid = body["metadata"]["name"]
+        if uid in self.records:
+            raise ApiConflictError(f"record {uid} is there")
+        return self._store_record(uid, dict(body))
+
+    async def patch_record(self, uid: str, body: Mapping[str, Any]) -> Object:
+        self._require_record(uid, body["metadata"]["resourceVersion"])
+        return self._store_record(uid, merged(self.records[uid], deepcopy(dict(body))))
+
+    async def delete_record(self, uid: str, version: str) -> None:
+        self._require_record(uid, version)
+        self.version += 1
+        self.log.append(("", "record deleted", self.records.pop(uid)))
+
+    def _require_record(self, uid: str, version: str) -> None:
+        if uid not in self.records:
+            raise ApiMissingError(f"no record {uid}")
+        if self.records[uid]["metadata"]["resourceVersion"] != version:
+            raise ApiConflictError(f"record {uid} is newer")
+
+    def _store_record(self, uid: str, body: Object) -> Object:
+        self.version += 1
+        body = deepcopy(body)
+        body["metadata"]["resourceVersion"] = str(self.version)
+        self.records[uid] = body
+        self.log.append(("", "record changed", deepcopy(body)))
+        return deepcopy(body)
 
     async def activate(self, name: str, body: Mapping[str, Any]) -> None:
         self.told.append({"activated": name})

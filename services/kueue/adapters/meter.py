@@ -11,7 +11,8 @@ from services.kueue.model.states import WorkloadState
 from shared.kubernetes.meter import ApiMeter
 
 _KINDS: Final = (
-    *("workloads", "pods", "nodes", "admissionchecks", "multikueueconfigs", "resourceflavors"),
+    *("workloads", "workloadrecords", "pods", "nodes"),
+    *("admissionchecks", "multikueueconfigs", "resourceflavors"),
 )
 
 States = Callable[[], Iterable[tuple[str, WorkloadState]]]

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import orjson
 
-from services.kueue.model.names import API_VERSION, WORKLOAD
+from services.kueue.model.names import API_VERSION, RECALLED, WORKLOAD
 from services.kueue.model.records import WorkloadRecord
 from services.kueue.model.workloads import CheckState, KueueWorkload
 from shared.domain.hostlist import expand
@@ -76,6 +76,13 @@ def deactivated(workload: KueueWorkload) -> Body:
     """Have Kueue end a Workload, and admit it no more."""
     version = {"uid": workload.id.uid, "resourceVersion": workload.resource_version}
     return {"metadata": version, "spec": {"active": False}}
+
+
+def recalled(workload: KueueWorkload, grant: int) -> Body:
+    """Note that a grant is recalled. It is a write that an answer on its way meets: what was
+    decided before does not count any more."""
+    version = {"uid": workload.id.uid, "resourceVersion": workload.resource_version}
+    return {"metadata": {**version, "annotations": {RECALLED: str(grant)}}}
 
 
 def pod_set_updates(

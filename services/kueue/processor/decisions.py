@@ -37,6 +37,8 @@ def obeying(
     more). All that follows is kept in its record; the rest is done by `reconcile`."""
     if seen is None:
         return _without_workload(decision, moment)
+    if record is None and seen.workload.is_over:
+        return _without_workload(decision, moment, "the Workload has ended or was deleted")
     if record is None:
         try:
             record = new_record(seen, moment)

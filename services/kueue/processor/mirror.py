@@ -2,16 +2,29 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from coplace_client.errors import RejectedError
 from services.kueue.model.names import MULTIKUEUE_CHECK, PLACEMENT_CHECK
 from services.kueue.model.pods import RunId, RunPod, read_pod, removed_pod, run_of
-from services.kueue.model.records import WorkloadRecord, parse_record
-from services.kueue.model.workloads import CheckNames, KueueWorkload, WorkloadKey, WorkloadUid
+from services.kueue.model.records import WorkloadRecord, name_of, parse_record, version_of
+from services.kueue.model.workloads import (
+    CheckNames,
+    KueueWorkload,
+    WorkloadKey,
+    WorkloadUid,
+    unseen,
+)
 from shared.kubernetes.objects import is_older, mapping_of, texts_of
 
 _Objects = Mapping[str, Mapping[str, Any]]
+
+
+class _Kept(NamedTuple):
+    """A record of an API server, or why it cannot be read."""
+
+    told: WorkloadRecord | RejectedError
+    version: str
 
 
 class WorkloadMirror:
@@ -28,7 +41,8 @@ class WorkloadMirror:
         self._id_of = id_of
         self._clusters, self._managers = frozenset(clusters), tuple(managers)
         self._workloads: dict[WorkloadUid, KueueWorkload] = {}
-        self._records: dict[WorkloadUid, WorkloadRecord | RejectedError | None] = {}
+        self._records: dict[WorkloadUid, _Kept] = {}
+        self._dropped: set[WorkloadUid] = set()
         self._of_keys: dict[WorkloadKey, WorkloadUid] = {}
         self._of_ids: dict[str, WorkloadUid] = {}
         self._of_uids: dict[str, WorkloadUid] = {}
@@ -58,9 +72,10 @@ class WorkloadMirror:
         """Return the record of a Workload; None where it has none. Raises RejectedError for one
         that cannot be read."""
         found = self._records.get(uid)
-        if isinstance(found, RejectedError):
-            raise RejectedError(found.field, found.problem)
-        return found
+        told = found.told if found else None
+        if isinstance(told, RejectedError):
+            raise RejectedError(told.field, told.problem)
+        return told
 
     def of_id(self, job_id: str) -> WorkloadUid | None:
         """Return the Workload that Coplace knows by an id."""
@@ -97,28 +112,63 @@ class WorkloadMirror:
         if not self.is_copy(workload):
             self._of_ids[self._id_of(workload)] = uid
             self._of_uids[uid.uid] = uid
-            self._note_record(workload)
 
-    def _note_record(self, workload: KueueWorkload) -> None:
-        uid = workload.id
+    def put_record(self, server: str, fields: Mapping[str, Any]) -> WorkloadUid:
+        """Note a record that was seen, also of a Workload that was not; what was seen of it later
+        stays. Raises RejectedError where it does not say whose it is."""
+        name, version = name_of(fields), version_of(fields)
+        uid = WorkloadUid(server, name.uid)
+        before = self._records.get(uid)
+        if uid in self._dropped or (before and is_older(version, before.version)):
+            return uid
+        told: WorkloadRecord | RejectedError
         try:
-            self._records[uid] = record = parse_record(workload)
+            told = parse_record(fields)
         except RejectedError as error:
-            self._records[uid] = error
-            return
-        if record is None or not record.claim.is_live:
+            told = error
+        self._records[uid] = _Kept(told, version)
+        if isinstance(told, RejectedError):
+            return uid
+        if not told.claim.is_live:
             self._pods.pop(uid, None)
+        if uid not in self._workloads:
+            self._put_unseen(unseen(server, name, told.submitted.submitted_at_us))
+        return uid
+
+    def _put_unseen(self, workload: KueueWorkload) -> None:
+        """Note a Workload of a record; where another has its name it was deleted."""
+        newer = self._of_keys.get(workload.key)
+        self.put(workload)
+        if newer is not None:
+            self._of_keys[workload.key] = newer
+            self.note_deleted(workload)
+
+    def drop_record(self, uid: WorkloadUid) -> None:
+        """Forget the record of a Workload; what is heard of it later is from before."""
+        if self._records.pop(uid, None):
+            self._dropped.add(uid)
+        self._pods.pop(uid, None)
+
+    def note_dropped(self, uid: WorkloadUid) -> None:
+        """Note that an API server has a record no more: nothing of it comes any more."""
+        self._records.pop(uid, None)
+        self._dropped.discard(uid)
+
+    def replace_records(self, server: str, found: Iterable[Mapping[str, Any]]) -> list[WorkloadUid]:
+        """Replace all records that an API server has, after a gap; returns what may have
+        changed. Raises RejectedError for one that does not say whose it is."""
+        before = {uid for uid in self._records if uid.server == server}
+        there = {self.put_record(server, each) for each in found}
+        for uid in before - there:
+            self.note_dropped(uid)
+        self._dropped -= {uid for uid in self._dropped if uid.server == server and uid not in there}
+        return [*(before | there)]
 
     def note_deleted(self, workload: KueueWorkload) -> None:
         """Note that an API server has a Workload no more."""
         before = self._workloads.get(workload.id)
         if before is not None:
             self._workloads[workload.id] = replace(before, is_deleted_there=True)
-
-    def keep(self, uid: WorkloadUid, record: WorkloadRecord) -> None:
-        """Keep what is known of a Workload that has no annotations any more."""
-        if uid in self._workloads:
-            self._records[uid] = record
 
     def remove(self, uid: WorkloadUid) -> None:
         """Forget a Workload."""
@@ -161,10 +211,10 @@ class WorkloadMirror:
         return uid
 
     def _is_run(self, run: RunId, uid: WorkloadUid) -> bool:
-        record = self._records.get(uid)
-        if not isinstance(record, WorkloadRecord):
+        found = self._records.get(uid)
+        if found is None or not isinstance(found.told, WorkloadRecord):
             return False
-        return record.claim.is_live and record.claim.grant == run.grant
+        return found.told.claim.is_live and found.told.claim.grant == run.grant
 
     def pods(self, uid: WorkloadUid) -> Sequence[RunPod]:
         """Return the pods of the newest grant of a Workload."""

@@ -30,9 +30,11 @@ from services.kueue.model.workloads import CheckNames, CheckState, KueueWorkload
 from services.kueue.processor.effects import (
     AnswerCheck,
     Deactivate,
+    DropRecord,
     KeepRecord,
     LookAgain,
     Nominate,
+    NoteRecalled,
     NotifyOwner,
     WorkloadEffect,
 )
@@ -295,8 +297,8 @@ def stray(copy: KueueWorkload, checks: CheckNames) -> Sequence[WorkloadEffect]:
 def _closed(seen: SeenWorkload, record: WorkloadRecord) -> Sequence[WorkloadEffect]:
     """Let it go. One that is activated again is submitted anew, or stays as it is."""
     workload = seen.workload
-    if workload.is_kept:
-        return [KeepRecord(workload, record, "let go")]
+    if workload.is_over:
+        return [DropRecord(workload, record, record.outcome)]
     if seen.around.checks.asks(workload):
         return _refuse(seen, f"Coplace: {record.outcome}: submit it anew")
     return ()
@@ -309,6 +311,8 @@ def _close(
     if record.stop is not None and record.stop.then is AfterStop.CANCEL:
         outcome = f"cancelled: {record.stop.reason}"
     event = finish(record, seen.workload, moment.terms, end, moment.now_us)
+    if seen.workload.is_over:
+        return [PublishFact(event), DropRecord(seen.workload, record, outcome)]
     kept = replace(record, outcome=outcome, stop=None)
     return [PublishFact(event), KeepRecord(seen.workload, kept, outcome)]
 
@@ -420,6 +424,8 @@ class _Granted:
         more."""
         if self.seen.workload.nominated:
             return [Nominate(self.seen.workload, [])]
+        if self.seen.workload.recalled != str(self.claim.grant):
+            return [NoteRecalled(self.seen.workload, self.claim.grant)]
         return self._decline(stop.reason)
 
     def _decline(self, why: str) -> Sequence[WorkloadEffect]:

@@ -14,7 +14,7 @@ from services.kueue.adapters.reconciler import ClustersKnown, WorkloadReconciler
 from services.kueue.model.explained_wait import ExplainedWait
 from services.kueue.model.facts import KueueTerms
 from services.kueue.model.records import parse_record
-from services.kueue.model.workloads import KueueWorkload, WorkloadKey
+from services.kueue.model.workloads import WorkloadKey
 from services.kueue.processor.reconcile import WaitLimit
 from shared.clients.asked import is_asked
 from shared.kubernetes.api import ApiUnavailableError
@@ -124,6 +124,7 @@ class Play:
         server = self.servers[name]
         self.seen[name] = len(server.log)
         self.adapter.replace(name, [dict(each) for each in server.workloads.values()])
+        self.adapter.replace_records(name, list(server.records.values()))
         self.adapter.replace_pods(name, list(server.pods.values()))
 
     def deliver(self, name: str, most: int, *, again: int = 0) -> None:
@@ -133,6 +134,8 @@ class Play:
         for _, kind, each in log[begin:end]:
             if kind.startswith("pod"):
                 self.adapter.see_pod(name, each, is_removed=kind == "pod deleted")
+            elif kind.startswith("record"):
+                self.adapter.see_record(name, each, is_removed=kind == "record deleted")
             elif kind == "deleted":
                 self.adapter.deleted(name, each)
             else:
@@ -201,8 +204,9 @@ class Play:
             root = self.home.workloads.get(at, body)
             if root is not body and self.home.is_over(at):
                 return  # MultiKueue removes its copy
-        record = parse_record(KueueWorkload(self.home.server, root))
-        assert record is not None, f"{key} started without a record"
+        kept = self.home.records.get(root["metadata"]["uid"])
+        assert kept is not None, f"{key} started without a record"
+        record = parse_record(kept)
         claim = record.claim
         assert claim.is_live or record.outcome, f"{key} started without a grant: {record}"
         granted = [

@@ -79,7 +79,9 @@ class Course:
                 is_over = server.is_over(key) or not body["spec"]["active"]
                 assert is_over, f"{key} never ran: {body['status']}"
                 if server.is_over(key):
-                    assert not body["metadata"].get("finalizers"), body
+                    assert body["metadata"]["uid"] not in server.records, body
+            there = {body["metadata"]["uid"] for body in server.workloads.values()}
+            assert server.records.keys() <= there
 
 
 COMPOSED = [
