@@ -24,12 +24,13 @@ def test_it_writes_workloads_and_the_words_on_checks_alone() -> None:
     for rule in of_kind("ClusterRole")["rules"]:
         for resource in rule["resources"]:
             found.setdefault(resource, set()).update(rule["verbs"])
-            assert rule["apiGroups"] in ([API_VERSION.partition("/")[0]], [""])
+            assert rule["apiGroups"] in ([API_VERSION.partition("/")[0]], ["coplace.io"], [""])
     assert found == {
         "workloads": {"get", "list", "watch", "patch"},
         "workloads/status": {"patch"},
         "admissionchecks/status": {"patch"},
         "admissionchecks": {"list", "watch"},
+        "workloadrecords": {"get", "list", "watch", "create", "patch", "delete"},
         "multikueueconfigs": {"list", "watch"},
         "resourceflavors": {"list", "watch"},
         "pods": {"list", "watch"},

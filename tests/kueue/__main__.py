@@ -34,6 +34,7 @@ from shared.kubernetes.objects import condition_of, time_us
 from shared.kubernetes.reflector import reflect
 from shared.process.settings import Settings
 from shared.streams.on_kafka.deployment import Deployment
+from services.kueue.adapters.api import RECORDS
 from tests.kueue.cluster import API, NAMESPACE, KueueCluster, job
 from tests.kueue.control import control
 from tests.kueue.kubelets import KueueKubelets
@@ -142,13 +143,9 @@ async def ended(cluster: KueueCluster, queue: str, jobs: int, within_s: float) -
 
 async def kept(cluster: KueueCluster, queue: str) -> list[str]:
     """The Workloads of a queue of which Coplace waits for the end."""
-    told = await call(cluster, "GET", f"{API}/namespaces/{NAMESPACE}/workloads")
-    return [
-        each["metadata"]["name"]
-        for each in told["items"]
-        if each["spec"].get("queueName") == queue
-        and "coplace.io/told" in each["metadata"].get("finalizers", ())
-    ]
+    told = await call(cluster, "GET", RECORDS)
+    names = [str(each["spec"]["workload"]["name"]) for each in told["items"]]
+    return [name for name in names if name.startswith(f"job-{queue}-")]
 
 
 async def round_of(

@@ -59,7 +59,7 @@ class KueueCluster(RealCluster):
         self._webhook, self._health = free_ports(2)
         self._make_certificate()
         async with self.client() as client:
-            for each in self._kinds():
+            for each in (*self._kinds(), _records()):
                 path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
                 await call(client, "POST", path, each)
             for name in ("kueue-system", NAMESPACE):
@@ -213,6 +213,12 @@ class KueueCluster(RealCluster):
             name = Path(str(_words(process)[0])).name
             found[name] = (int(fields[11]) + int(fields[12])) / 100
         return found
+
+
+def _records() -> Mapping[str, Any]:
+    """The kind of what Coplace keeps of Workloads, as the chart has it."""
+    found = yaml.safe_load((ROOT / "helm/coplace/files/workloadrecords.yaml").read_text())
+    return dict(found)
 
 
 def _words(process: "subprocess.Popen[bytes]") -> Sequence[str]:

@@ -461,6 +461,11 @@ def synchronise(manager: MemoryKueue, workers: Mapping[str, MemoryKueue]) -> Non
     """MultiKueue looks at all Workloads of the manager: it copies, watches and removes."""
     for key in list(manager.workloads):
         _synchronise(manager, workers, key)
+    for worker in workers.values():
+        for at, body in list(worker.workloads.items()):
+            is_its = body["metadata"].get("labels", {}).get(ORIGIN) == manager.server
+            if is_its and at._replace(server=manager.server) not in manager.workloads:
+                worker.remove(at)
 
 
 def _synchronise(
@@ -504,7 +509,7 @@ def _copied(
         is_there = at in workers[name].workloads
         if name in wanted and not is_there:
             annotations = deepcopy(body["metadata"].get("annotations", {}))
-            labels = {ORIGIN: "manager"}
+            labels = {ORIGIN: manager.server}
             workers[name].create(key.name, body["spec"], annotations=annotations, labels=labels)
         elif name not in wanted and is_there:
             workers[name].remove(at)

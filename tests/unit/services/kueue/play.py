@@ -69,6 +69,7 @@ class Play:
             server.on_write = self.check_starts
         self.home = self.servers[manager or clusters[0]]
         self.facts: dict[str, Envelope] = {}
+        self.granted: set[WorkloadKey] = set()
         self.position, self.slack_s = 0, 0.0
         self.began()
 
@@ -201,9 +202,11 @@ class Play:
         root = body
         if self.manager and server is not self.home:
             at = key._replace(server=self.manager)
+            if at not in self.home.workloads and at in self.granted:
+                return  # MultiKueue removes its copy
             root = self.home.workloads.get(at, body)
             if root is not body and self.home.is_over(at):
-                return  # MultiKueue removes its copy
+                return
         kept = self.home.records.get(root["metadata"]["uid"])
         assert kept is not None, f"{key} started without a record"
         record = parse_record(kept)
@@ -215,6 +218,7 @@ class Play:
             if (each.job_id, each.grant) == (record.job_id, claim.grant)
             and each.verdict == VERDICT_START
         ]
+        self.granted.add(key._replace(server=self.home.server))
         assert granted == [claim.cluster], f"{key} runs under {claim}, decided was {granted}"
         assert set(nominated) <= {claim.cluster}
 

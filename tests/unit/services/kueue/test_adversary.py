@@ -59,6 +59,7 @@ class Course:
     async def settle(self) -> None:
         """Nothing goes wrong any more: what is left runs to its end."""
         self.play.fate.strikes.clear()
+        await self.play.fate.arrive()
         for _ in range(12):
             for _ in range(30):
                 await self.play.second()
@@ -171,9 +172,14 @@ async def order(course: Course) -> None:
 
 async def strike(course: Course) -> None:
     """Something goes wrong at one of the next calls."""
-    what = ["killed before", "killed after", "cut before", "cut after"]
+    what = ["killed before", "killed after", "cut before", "cut after", "late"]
     at = course.play.fate.calls + course.rng.randint(1, 4)
     course.play.fate.strikes[at] = course.rng.choice(what)
+
+
+async def arrive(course: Course) -> None:
+    """What the adapter was cut off from arrives all the same."""
+    await course.play.fate.arrive()
 
 
 async def kill(course: Course) -> None:
@@ -184,6 +190,7 @@ async def kill(course: Course) -> None:
 KINDS: list[Callable[[Course], Awaitable[None]]] = [
     *(submit, submit, kueue, kueue, watch, watch, gap, obey, obey, seconds, seconds, seconds),
     *(time_alone, ready, finish, evict, delete, order, strike, strike, kill),
+    arrive,
 ]
 
 
