@@ -62,6 +62,7 @@ class KueueSettings(EnvironmentSettings):
             architecture=self.architecture,
             default_walltime_s=self.default_walltime_s,
             node_models={each.name: each.node_model for each in clusters},
+            top_ghz={each.name: max(each.pstates_ghz) for each in clusters},
         )
 
 

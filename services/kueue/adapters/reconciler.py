@@ -47,6 +47,7 @@ from services.kueue.processor.reconcile import (
     SeenWorkload,
     Surroundings,
     WaitLimit,
+    answers_of_copy,
     overdue,
     reconcile,
     stray,
@@ -403,9 +404,11 @@ class WorkloadReconciler:
         root = self.mirror.root(copy)
         record = self.mirror.record(root.id) if root else None
         claim = record.claim if record else None
+        checks = self.mirror.checks(copy.server)
+        if root is not None and record is not None and record.is_let_go(root.reservation):
+            return answers_of_copy(copy, record, root.id.uid, checks)
         if claim is not None and claim.is_live and claim.cluster == copy.server:
             return ()
-        checks = self.mirror.checks(copy.server)
         wanted = stray(copy, checks)
         if not wanted:
             return ()
@@ -419,13 +422,16 @@ class WorkloadReconciler:
         workload, record = self.mirror.workload(uid), self.mirror.record(uid)
         if workload is None:
             raise KeyError(uid)
-        cluster = record.claim.cluster if record and record.claim.is_live else workload.server
+        cluster = workload.chosen_cluster or workload.server
+        if record is not None and record.claim.is_live:
+            cluster = record.claim.cluster
         around = Surroundings(
             checks=self.mirror.checks(workload.server),
             copy_checks=self.mirror.checks(cluster),
             selector=self._known.selectors.get(cluster, {}),
             flavors=self.mirror.flavors(cluster),
             hostnames=self._known.hostnames(cluster),
+            cluster=cluster,
         )
         copy = self.mirror.copy(workload, record) if record else None
         pods, is_known = self.mirror.pods(uid), bool(self._told.get(uid))
@@ -452,15 +458,18 @@ class WorkloadReconciler:
     def _over_since(self, seen: SeenWorkload, record: WorkloadRecord | None) -> int:
         """Return since when a Workload was seen not to run any more under its newest grant."""
         workload = seen.workload
-        if record is None or not record.claim.is_live:
-            self._over.pop(workload.id, None)
-            return 0
-        if not workload.is_over and workload.reservation == record.reservation:
+        reservation = ""
+        if record is not None and record.claim.is_live:
+            reservation = record.reservation
+        elif record is not None and record.let_go is not None:
+            reservation = record.let_go.reservation
+        is_on = not workload.is_over and workload.reservation == reservation
+        if record is None or not reservation or is_on:
             self._over.pop(workload.id, None)
             return 0
         before = self._over.get(workload.id)
-        if before is None or before[0] != record.claim.grant:
-            before = self._over[workload.id] = (record.claim.grant, self._now_us())
+        if before is None or before[0] != record.run_label:
+            before = self._over[workload.id] = (record.run_label, self._now_us())
         return before[1]
 
     async def _with_explained(

@@ -116,6 +116,15 @@ def pod_set_updates(
     return found
 
 
+def let_go_updates(workload: KueueWorkload, record: WorkloadRecord, uid: str) -> list[Body]:
+    """Return what the pods of a Workload get that Kueue starts by its own rules: by what Coplace
+    knows them."""
+    labels = {WORKLOAD: uid, GRANT: str(record.run_label)}
+    annotations = {JOB_ID: record.job_id}
+    told = {"labels": labels, "annotations": annotations}
+    return [{"name": each.name, **told} for each in workload.pod_sets]
+
+
 def _only_node(record: WorkloadRecord, hostnames: Mapping[str, str]) -> Mapping[str, str]:
     """Labels have one value: where several nodes were decided, Kubernetes chooses."""
     names = [name for each in record.claim.nodes for name in expand(each)]

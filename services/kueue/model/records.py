@@ -56,6 +56,25 @@ class QuotaHold:
 
 
 @dataclass(frozen=True, slots=True)
+class LetGo:
+    """That Kueue may start a Workload by its own rules, without a grant: with which reservation of
+    quota, and since when. The time distinguishes its pods from those of other runs."""
+
+    reservation: str
+    at_us: int
+
+    def to_fields(self) -> dict[str, Any]:
+        """Return the word as its record has it."""
+        return {"reservation": self.reservation, "atUs": self.at_us}
+
+    @classmethod
+    def of_fields(cls, told: Mapping[str, Any]) -> Self | None:
+        """Return the word of a record; None where it has none."""
+        at_us = whole_of(told.get("atUs")) or 0
+        return cls(str(told.get("reservation") or ""), at_us) if at_us else None
+
+
+@dataclass(frozen=True, slots=True)
 class PastRun:
     """The newest grant that led to no end of its Workload: what it was claimed with, why Kueue took
     its quota, and when its last pod ended, us. Where no pod of it ran it is declined, else it is a
@@ -64,6 +83,10 @@ class PastRun:
     claim: GrantClaim
     reason: str
     ended_us: int = 0
+
+    def is_newer_than(self, declined: int) -> bool:
+        """Return whether no grant was declined since. One that was let go ran without any."""
+        return self.claim.grant >= declined or (not self.claim.grant and self.claim.declined == declined)
 
     def to_fields(self) -> dict[str, Any]:
         """Return the run as its record has it."""
@@ -84,7 +107,7 @@ class PastRun:
 class WorkloadRecord:
     """The record of one Workload: what was submitted, the word on each grant, for which reservation
     of quota the newest one is, why it waits, what became of the run before, why a run has to end,
-    how it ended. `version` is its own, empty where it was never written; `workload_version` is that
+    how it ended, whether Kueue may start it by its own rules. `version` is its own, empty where it was never written; `workload_version` is that
     of the Workload that it was decided on: an older one says less than the record knows."""
 
     submitted: JobSubmitted
@@ -95,6 +118,7 @@ class WorkloadRecord:
     past: PastRun | None = None
     stop: StopRequest | None = None
     outcome: str = ""
+    let_go: LetGo | None = None
     version: str = ""
     workload_version: str = ""
 
@@ -107,6 +131,20 @@ class WorkloadRecord:
         """Return the record once Coplace may not start it, as of a reservation of quota."""
         at_us = max(now_us, self.hold.at_us + 1)
         return replace(self, hold=QuotaHold(True, at_us, reservation, self.hold.tried))
+
+    def letting_go(self, reservation: str, now_us: int) -> Self:
+        """Return the record once Kueue may start it by its own rules: Coplace may not."""
+        held = self.held(reservation, now_us)
+        return replace(held, let_go=LetGo(reservation, held.hold.at_us))
+
+    def is_let_go(self, reservation: str) -> bool:
+        """Return whether Kueue may start it by its own rules, within a reservation of quota."""
+        return self.let_go is not None and self.let_go.reservation == reservation
+
+    @property
+    def run_label(self) -> int:
+        """Return the number that its pods carry, by which its run is known."""
+        return self.let_go.at_us if self.let_go else self.claim.grant
 
     def put_off(self, reservation: str, now_us: int, explained: ExplainedWait) -> Self:
         """Return the record once it gives its quota back, since Coplace starts it later."""
@@ -131,6 +169,7 @@ class WorkloadRecord:
             "past": self.past.to_fields() if self.past else None,
             "stop": self.stop.to_fields() if self.stop else None,
             "outcome": shown(self.outcome) or None,
+            "letGo": self.let_go.to_fields() if self.let_go else None,
             "workloadVersion": self.workload_version,
         }
 
@@ -164,6 +203,7 @@ def parse_record(fields: Mapping[str, Any]) -> WorkloadRecord:
         past=PastRun.of_fields(mapping_of(status.get("past"))),
         stop=StopRequest.of_fields(mapping_of(status.get("stop"))),
         outcome=str(status.get("outcome") or ""),
+        let_go=LetGo.of_fields(mapping_of(status.get("letGo"))),
         version=version_of(fields),
         workload_version=str(status.get("workloadVersion") or ""),
     )

@@ -128,6 +128,8 @@ class _DecidedWorkload:
             return self.record.outcome or "the Workload has ended or was deleted"
         if self.claim.is_live:
             return f"the run under grant {self.claim.grant} has not ended yet"
+        if self.record.let_go is not None:
+            return "Kueue starts it by its own rules: Coplace was silent"
         if not decision.node_names:
             return "the decision names no nodes"
         if decision.cluster not in self.seen.around.checks.clusters_of(workload):
@@ -185,7 +187,7 @@ class _DecidedWorkload:
         record, claim, decision = self.record, self.claim, self.decision
         if record.outcome:
             return self._said_before()
-        if claim.is_live:
+        if claim.is_live or record.let_go is not None:
             return self._stop(AfterStop.CANCEL)
         word = "rejected" if decision.verdict == VERDICT_REJECTED else "cancelled"
         kept, told = record, list(self._said_before())

@@ -93,9 +93,9 @@ class WorkloadMirror:
         return None
 
     def copy(self, workload: KueueWorkload, record: WorkloadRecord) -> KueueWorkload | None:
-        """Return what runs for a Workload on the cluster that it was granted."""
-        cluster = record.claim.cluster
-        if not record.claim.is_live or cluster == workload.server:
+        """Return what runs for a Workload on the cluster that it was granted, or let go to."""
+        cluster = record.claim.cluster if record.claim.is_live else workload.chosen_cluster
+        if cluster in ("", workload.server):
             return None
         found = self.at(workload.key._replace(server=cluster))
         is_there = found is not None and found.is_copy and not found.is_deleted_there
@@ -129,7 +129,7 @@ class WorkloadMirror:
         self._records[uid] = _Kept(told, version)
         if isinstance(told, RejectedError):
             return uid
-        if not told.claim.is_live:
+        if not told.claim.is_live and told.let_go is None:
             self._pods.pop(uid, None)
         if uid not in self._workloads:
             self._put_unseen(unseen(server, name, told.submitted.submitted_at_us))
@@ -214,7 +214,8 @@ class WorkloadMirror:
         found = self._records.get(uid)
         if found is None or not isinstance(found.told, WorkloadRecord):
             return False
-        return found.told.claim.is_live and found.told.claim.grant == run.grant
+        is_live = found.told.claim.is_live or found.told.let_go is not None
+        return is_live and found.told.run_label == run.grant
 
     def pods(self, uid: WorkloadUid) -> Sequence[RunPod]:
         """Return the pods of the newest grant of a Workload."""
