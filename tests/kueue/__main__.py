@@ -29,12 +29,12 @@ from deploy.local.ports import free_ports
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
 from lab.benchmarks.kubernetes.cluster import call
+from services.kueue.adapters.api import RECORDS
 from shared.kubernetes.api import ApiServer
 from shared.kubernetes.objects import condition_of, time_us
 from shared.kubernetes.reflector import reflect
 from shared.process.settings import Settings
 from shared.streams.on_kafka.deployment import Deployment
-from services.kueue.adapters.api import RECORDS
 from tests.kueue.cluster import API, NAMESPACE, KueueCluster, job
 from tests.kueue.control import control
 from tests.kueue.kubelets import KueueKubelets

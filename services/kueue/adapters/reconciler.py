@@ -406,7 +406,7 @@ class WorkloadReconciler:
         claim = record.claim if record else None
         checks = self.mirror.checks(copy.server)
         if root is not None and record is not None and record.is_let_go(root.reservation):
-            return answers_of_copy(copy, record, root.id.uid, checks)
+            return answers_of_copy(copy, root, record, checks)
         if claim is not None and claim.is_live and claim.cluster == copy.server:
             return ()
         wanted = stray(copy, checks)
@@ -525,7 +525,9 @@ class WorkloadReconciler:
                 self._drop(uid)
             else:
                 body = recording(workload, record)
-                asked = api.patch_record(uid.uid, body) if record.version else api.create_record(body)
+                asked = (
+                    api.patch_record(uid.uid, body) if record.version else api.create_record(body)
+                )
                 self.mirror.put_record(uid.server, await asked)
         except (ApiConflictError, ApiMissingError):
             await self._record_fetched(uid)

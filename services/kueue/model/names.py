@@ -11,7 +11,7 @@ ORIGIN: Final = "kueue.x-k8s.io/multikueue-origin"
 """Label of a Workload that MultiKueue has copied from its manager."""
 
 RECALLED: Final = "coplace.io/recalled"
-"""Annotation of a Workload: the newest grant that was recalled from the cluster that it was sent to."""
+"""Annotation of a Workload: the newest grant that was recalled from a cluster."""
 WORKLOAD: Final = "coplace.io/workload"
 """Label of pods: the uid of the Workload that they are of."""
 APP: Final = "coplace.io/app"

@@ -22,6 +22,8 @@ from shared.kubernetes.texts import shown
 Body = Mapping[str, Any]
 RECORD_VERSION: Final = "coplace.io/v1"
 RECORD_KIND: Final = "WorkloadRecord"
+LET_GO_LEAST: Final = 1 << 48
+"""Labels of pods that were let go are times, us since 1970; those of others are grants, below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +60,24 @@ class QuotaHold:
 @dataclass(frozen=True, slots=True)
 class LetGo:
     """That Kueue may start a Workload by its own rules, without a grant: with which reservation of
-    quota, and since when. The time distinguishes its pods from those of other runs."""
+    quota, since when, and of several clusters on which: the first that has quota too. The time
+    distinguishes its pods from those of other runs."""
 
     reservation: str
     at_us: int
+    cluster: str = ""
 
     def to_fields(self) -> dict[str, Any]:
         """Return the word as its record has it."""
-        return {"reservation": self.reservation, "atUs": self.at_us}
+        return {"reservation": self.reservation, "atUs": self.at_us, "cluster": self.cluster}
 
     @classmethod
     def of_fields(cls, told: Mapping[str, Any]) -> Self | None:
         """Return the word of a record; None where it has none."""
         at_us = whole_of(told.get("atUs")) or 0
-        return cls(str(told.get("reservation") or ""), at_us) if at_us else None
+        words = (str(told.get(name) or "") for name in ("reservation", "cluster"))
+        reservation, cluster = words
+        return cls(reservation, at_us, cluster) if at_us else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +92,9 @@ class PastRun:
 
     def is_newer_than(self, declined: int) -> bool:
         """Return whether no grant was declined since. One that was let go ran without any."""
-        return self.claim.grant >= declined or (not self.claim.grant and self.claim.declined == declined)
+        return self.claim.grant >= declined or (
+            not self.claim.grant and self.claim.declined == declined
+        )
 
     def to_fields(self) -> dict[str, Any]:
         """Return the run as its record has it."""
@@ -107,8 +115,11 @@ class PastRun:
 class WorkloadRecord:
     """The record of one Workload: what was submitted, the word on each grant, for which reservation
     of quota the newest one is, why it waits, what became of the run before, why a run has to end,
-    how it ended, whether Kueue may start it by its own rules. `version` is its own, empty where it was never written; `workload_version` is that
-    of the Workload that it was decided on: an older one says less than the record knows."""
+    how it ended, whether Kueue may start it by its own rules.
+
+    `version` is its own, empty where it was never written; `workload_version` is that of the
+    Workload that it was decided on: an older one says less than the record knows.
+    """
 
     submitted: JobSubmitted
     claim: GrantClaim = field(default_factory=GrantClaim)
@@ -178,7 +189,9 @@ def name_of(fields: Mapping[str, Any]) -> RecordName:
     """Return whose record an object is. Raises RejectedError where it does not say."""
     metadata = mapping_of(mapping_of(fields).get("metadata"))
     of = mapping_of(mapping_of(fields.get("spec")).get("workload"))
-    found = RecordName(*(str(each or "") for each in (metadata.get("name"), of.get("namespace"), of.get("name"))))
+    found = RecordName(
+        *(str(each or "") for each in (metadata.get("name"), of.get("namespace"), of.get("name")))
+    )
     for each in found:
         require_text("metadata.name or spec.workload", each)
     return found

@@ -23,7 +23,7 @@ from shared.kubernetes.claims import AfterStop, GrantClaim, StopRequest
 from shared.kubernetes.effects import PublishFact
 from shared.kubernetes.texts import shown
 
-_GONE = "the Workload is not there any more"
+_GONE = "the Workload has ended or was deleted"
 _WAITS_AGAIN = (AfterStop.REQUEUE, AfterStop.DECLINE)
 
 
@@ -35,10 +35,8 @@ def obeying(
 ) -> Sequence[WorkloadEffect]:
     """Return what to do about a decision on a Workload (None: its API server does not have it any
     more). All that follows is kept in its record; the rest is done by `reconcile`."""
-    if seen is None:
+    if seen is None or (record is None and seen.workload.is_over):
         return _without_workload(decision, moment)
-    if record is None and seen.workload.is_over:
-        return _without_workload(decision, moment, "the Workload has ended or was deleted")
     if record is None:
         try:
             record = new_record(seen, moment)

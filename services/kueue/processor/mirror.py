@@ -7,7 +7,13 @@ from typing import Any, NamedTuple
 from coplace_client.errors import RejectedError
 from services.kueue.model.names import MULTIKUEUE_CHECK, PLACEMENT_CHECK
 from services.kueue.model.pods import RunId, RunPod, read_pod, removed_pod, run_of
-from services.kueue.model.records import WorkloadRecord, name_of, parse_record, version_of
+from services.kueue.model.records import (
+    LET_GO_LEAST,
+    WorkloadRecord,
+    name_of,
+    parse_record,
+    version_of,
+)
 from services.kueue.model.workloads import (
     CheckNames,
     KueueWorkload,
@@ -18,6 +24,7 @@ from services.kueue.model.workloads import (
 from shared.kubernetes.objects import is_older, mapping_of, texts_of
 
 _Objects = Mapping[str, Mapping[str, Any]]
+_PodName = tuple[str, str]
 
 
 class _Kept(NamedTuple):
@@ -46,7 +53,8 @@ class WorkloadMirror:
         self._of_keys: dict[WorkloadKey, WorkloadUid] = {}
         self._of_ids: dict[str, WorkloadUid] = {}
         self._of_uids: dict[str, WorkloadUid] = {}
-        self._pods: dict[WorkloadUid, dict[tuple[str, str], RunPod]] = {}
+        self._pods: dict[WorkloadUid, dict[_PodName, RunPod]] = {}
+        self._early: dict[_PodName, tuple[str, Mapping[str, Any]]] = {}
         self._checks: dict[str, _Objects] = {}
         self._configs: dict[str, _Objects] = {}
         self._flavors: dict[str, _Objects] = {}
@@ -133,6 +141,8 @@ class WorkloadMirror:
             self._pods.pop(uid, None)
         if uid not in self._workloads:
             self._put_unseen(unseen(server, name, told.submitted.submitted_at_us))
+        if told.let_go is not None:
+            self._see_early(uid)
         return uid
 
     def _put_unseen(self, workload: KueueWorkload) -> None:
@@ -199,16 +209,34 @@ class WorkloadMirror:
         was granted what it runs under; None where there is none."""
         run = run_of(pod)
         uid = self._of_uids.get(run.uid) if run else None
+        name = (server, str(mapping_of(pod.get("metadata")).get("uid")))
         if run is None or uid is None or not self._is_run(run, uid):
+            self._note_early(name, run, pod, removed_us)
             return None
-        pods, own = self._pods.setdefault(uid, {}), mapping_of(pod.get("metadata"))
-        name = (server, str(own.get("uid")))
+        pods = self._pods.setdefault(uid, {})
         before = pods.get(name)
         found = removed_pod(pod, before, removed_us) if removed_us else read_pod(pod, before)
         if found == before or found.namespace != self._workloads[uid].key.namespace:
             return None
         pods[name] = found
         return uid
+
+    def _note_early(
+        self, name: _PodName, run: RunId | None, pod: Mapping[str, Any], removed_us: int
+    ) -> None:
+        """Keep a pod of a Workload that was let go: another process keeps that, and its record may
+        be heard of after its pods."""
+        if removed_us:
+            self._early.pop(name, None)
+        elif run is not None and run.grant >= LET_GO_LEAST:
+            self._early[name] = (run.uid, pod)
+
+    def _see_early(self, uid: WorkloadUid) -> None:
+        """Note the pods that were heard of before the record of their Workload."""
+        found = [(name, pod) for name, (of, pod) in self._early.items() if of == uid.uid]
+        for name, pod in found:
+            del self._early[name]
+            self.see_pod(name[0], pod)
 
     def _is_run(self, run: RunId, uid: WorkloadUid) -> bool:
         found = self._records.get(uid)
@@ -226,6 +254,8 @@ class WorkloadMirror:
     ) -> list[WorkloadUid]:
         """Note that pods which are not `there` were deleted in a gap; returns whose."""
         known = {str(mapping_of(each.get("metadata")).get("uid")) for each in there}
+        for name in [each for each in self._early if each[0] == server and each[1] not in known]:
+            del self._early[name]
         return [uid for uid, pods in self._pods.items() if _lost(pods, server, known, now_us)]
 
     def note_checks(self, server: str, checks: _Objects) -> None:
@@ -286,9 +316,7 @@ def _is_own(check: Mapping[str, Any]) -> bool:
     return _controller(check) == PLACEMENT_CHECK
 
 
-def _lost(
-    pods: dict[tuple[str, str], RunPod], server: str, known: Collection[str], now_us: int
-) -> bool:
+def _lost(pods: dict[_PodName, RunPod], server: str, known: Collection[str], now_us: int) -> bool:
     """Note which of these pods of a Workload were deleted; return whether any was."""
     gone = [
         name

@@ -66,8 +66,8 @@ _OUTCOMES: Final = {
 class Surroundings(NamedTuple):
     """What is around a Workload: the checks of its API server and of that where its copy is, the
     labels of the nodes of its cluster and of each flavor there, and the nodes that the cluster
-    declared, by name, with the label by which pods ask for each. `cluster` is where it runs, or would
-    if it stayed."""
+    declared, by name, with the label by which pods ask for each. `cluster` is where it runs,
+    or would if it stayed."""
 
     checks: CheckNames = CheckNames()
     copy_checks: CheckNames = CheckNames()
@@ -360,13 +360,19 @@ def answers_of_let_go(seen: SeenWorkload, record: WorkloadRecord) -> Sequence[Wo
 
 
 def answers_of_copy(
-    copy: KueueWorkload, record: WorkloadRecord, uid: str, checks: CheckNames
+    copy: KueueWorkload, root: KueueWorkload, record: WorkloadRecord, checks: CheckNames
 ) -> Sequence[WorkloadEffect]:
-    """Return the answer to Kueue of the copy of a Workload, of this `uid`, that was let go."""
-    own = checks.pending_of(copy)
-    if not own or not copy.may_start:
+    """Return the answer to Kueue of a copy of a Workload that was let go. One copy starts: which
+    one is kept first."""
+    let_go, own = record.let_go, checks.pending_of(copy)
+    if let_go is None or not own or not copy.may_start:
         return ()
-    updates = let_go_updates(copy, record, uid)
+    if not let_go.cluster:
+        kept = replace(record, let_go=replace(let_go, cluster=copy.server))
+        return [KeepRecord(root, kept, f"let go to {copy.server}")]
+    if let_go.cluster != copy.server:
+        return ()
+    updates = let_go_updates(copy, record, root.id.uid)
     return [AnswerCheck(copy, own, CheckState.READY, _BY_ITSELF, updates)]
 
 

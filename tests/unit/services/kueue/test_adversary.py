@@ -182,15 +182,23 @@ async def arrive(course: Course) -> None:
     await course.play.fate.arrive()
 
 
+async def silence(course: Course) -> None:
+    """The adapter does nothing for some time, and Kueue goes on by its own rules."""
+    for _ in range(course.rng.choice([1, 2, 6])):
+        await course.play.silent_second()
+    course.play.slack_s = 30.0
+
+
 async def kill(course: Course) -> None:
     course.play.slack_s = 30.0
     course.play.began()
+    course.play.began_releaser()
 
 
 KINDS: list[Callable[[Course], Awaitable[None]]] = [
     *(submit, submit, kueue, kueue, watch, watch, gap, obey, obey, seconds, seconds, seconds),
     *(time_alone, ready, finish, evict, delete, order, strike, strike, kill),
-    arrive,
+    *(arrive, silence),
 ]
 
 

@@ -36,7 +36,7 @@ def test_it_is_read_as_it_was_written() -> None:
         stop=StopRequest(AfterStop.REQUEUE, "why", NOW_US),
         outcome="completed",
     )
-    versions = {"version": "9", "workload_version": "7"}
+    versions: dict[str, Any] = {"version": "9", "workload_version": "7"}
     assert parse_record(stored(found)) == replace(found, **versions)
     assert parse_record(stored(recorded())) == replace(recorded(), **versions)
 
