@@ -42,6 +42,7 @@ class Run:
 
     began_us: int = 0
     ended_us: int = 0
+    is_evicted: bool = False
 
 
 @dataclass
@@ -322,7 +323,7 @@ class MemoryKueue:
             else:
                 status = {"phase": "Failed"}
             if run := self._run(pod):
-                run.ended_us = self._second_us()
+                run.ended_us, run.is_evicted = self._second_us(), is_removed
             self._store_pod({**pod, "status": status}, is_removed=is_removed)
 
     def _store_pod(self, pod: Object, *, is_removed: bool = False) -> None:
