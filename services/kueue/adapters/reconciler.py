@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 import structlog
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_pb2 import VERDICT_WITHDRAWN, PlacementDecided
+from coplace.v1.pricing_pb2 import ChargeMade
 
 from coplace_client.errors import RejectedError, UnusableError
 from services.kueue.model.bodies import (
@@ -21,6 +22,7 @@ from services.kueue.model.bodies import (
     nominated,
     recalled,
 )
+from services.kueue.model.charged import charged_words
 from services.kueue.model.explained_wait import ExplainedWait
 from services.kueue.model.facts import KueueTerms, id_of
 from services.kueue.model.names import ADMISSION_MANAGER, API_VERSION
@@ -230,6 +232,14 @@ class WorkloadReconciler:
                 name = str(mapping_of(each.get("metadata")).get("name"))
                 await self._api(cluster).activate(name, activated(each, self._now_us()))
                 log.info("answers the check", cluster=cluster, check=name)
+
+    async def note_charge(self, charge: ChargeMade) -> None:
+        """Tell the user of a Workload what its run cost, while it is there."""
+        uid = self.mirror.of_id(charge.job_id)
+        workload = self.mirror.workload(uid) if uid else None
+        if workload is not None and not workload.is_deleted_there:
+            effect = NotifyOwner(workload, "Charged", charged_words(charge))
+            await self._tell_user(workload, effect)
 
     def states(self) -> Iterator[tuple[str, WorkloadState]]:
         """Yield the API server and the state of each Workload that has to do with Coplace."""

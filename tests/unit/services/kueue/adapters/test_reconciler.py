@@ -102,3 +102,23 @@ async def test_an_api_server_that_is_cut_is_asked_again(monkeypatch: pytest.Monk
         await play.second()
         await asyncio.sleep(0)
     assert play.home.condition(key, "Admitted")
+
+
+async def test_its_user_reads_what_a_run_cost_while_it_is_there() -> None:
+    play = Play()
+    key = play.home.submit("lu", pods=2)
+    for _ in range(5):
+        await play.second()
+    play.home.finish(key)
+    for _ in range(8):
+        await play.second()
+    play.region.advance(200)
+    [charge] = play.region.charges()
+    await play.adapter.note_charge(charge)
+    [told] = [each for each in play.home.told if each.get("reason") == "Charged"]
+    assert f"{charge.price_su} service units" in told["message"]
+    assert told["involvedObject"]["name"] == key.name
+    play.home.remove(key)
+    await play.look()
+    await play.adapter.note_charge(charge)
+    assert len([each for each in play.home.told if each.get("reason") == "Charged"]) == 1
