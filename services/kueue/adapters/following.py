@@ -64,7 +64,7 @@ class Follower:
         self.readiness.wait_for("the Workloads of all clusters")
         for name in self.apis:
             await self.follow(name, WORKLOADS, workloads, trim=trimmed)
-        # A record is what the process before left: its Workload is seen by then, or is gone.
+        # A record is what the process before left: its Workload is seen by then, or was deleted.
         self.readiness.wait_for("the records of all clusters")
         for name in self.apis:
             await self.follow(name, RECORDS, RecordWatcher(workloads), advice=RECORDS_MISSING)

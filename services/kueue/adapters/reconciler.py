@@ -234,7 +234,7 @@ class WorkloadReconciler:
                 log.info("answers the check", cluster=cluster, check=name)
 
     async def note_charge(self, charge: ChargeMade) -> None:
-        """Tell the user of a Workload what its run cost, while it is there."""
+        """Notify the user of a Workload of what its run cost, while it is there."""
         uid = self.mirror.of_id(charge.job_id)
         workload = self.mirror.workload(uid) if uid else None
         if workload is not None and not workload.is_deleted_there:
@@ -401,7 +401,7 @@ class WorkloadReconciler:
 
     async def _fresh(self, uid: WorkloadUid) -> WorkloadRecord | None:
         """Return the record of a Workload, which is then seen at least as new as it was when that
-        was written: lists and watches of both come apart."""
+        was written: lists and watches of both are not one."""
         record, workload = self.mirror.record(uid), self.mirror.workload(uid)
         if record is not None and workload is not None and _is_seen_before(workload, record):
             now = await self._fetched(workload.key)

@@ -98,6 +98,8 @@ class Play:
         self._note_around(self.adapter)
         for name in self.servers:
             self.relist(name)
+        for name, server in self.servers.items():
+            self.adapter.replace_pods(name, list(server.pods.values()))
 
     def began_releaser(self) -> None:
         """The process beside the adapter starts, and lists all."""
