@@ -110,6 +110,8 @@ class _Adapter:
             await following.follow(each.name, NODES, reporter, selector, trimmed_node)
             following.tasks.create_task(reporter.run())
         self.process.readiness.wait_for("placement to know all clusters")
+        for reporter in self.reporters.values():  # placement may know them from before
+            await reporter.declared.wait()
         await placement.knows(frozenset(self.reporters))
         heartbeats = [
             ClusterHeartbeat(own.site, name, self.apis[name], facts, now_us)

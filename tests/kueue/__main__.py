@@ -38,7 +38,7 @@ from tests.kueue.report import print_all, print_round
 from tests.kueue.rounds import Admissions, Player, Round, name_in
 from tests.kueue.ways_out import release, silence
 
-_TURNS: Final = ("plain", "control", "coplace", "coplace", "control", "plain")
+_TURNS: Final = ("plain", "control", "coplace")
 _DEPLOYMENT: Final = "kueue"
 _CORES: Final = 16
 _TRAITS: Final = {
@@ -117,7 +117,8 @@ async def play(arguments: argparse.Namespace, folder: Path, stack: ExitStack) ->
     quota = arguments.nodes * _CORES
     await cluster.queue("plain", quota=quota)
     await cluster.queue("control", "control", quota)
-    await cluster.queue("coplace", "placement", quota)
+    for name in ("coplace", "silence", "release"):
+        await cluster.queue(name, "placement", quota)
     player, own = Player(cluster, KueueKubelets(cluster), Admissions()), programs(cluster, folder)
     async with asyncio.TaskGroup() as tasks:
         playing = [
@@ -127,7 +128,7 @@ async def play(arguments: argparse.Namespace, folder: Path, stack: ExitStack) ->
             tasks.create_task(control(cluster)),
         ]
         await asyncio.to_thread(servers.start, own)
-        rounds = [await _played(player, servers, arguments, at) for at in enumerate(_TURNS)]
+        rounds = [await _played(player, servers, arguments, at) for at in _turns()]
         print_all(rounds)
         others = []
         if arguments.ways_out:
@@ -141,13 +142,18 @@ async def play(arguments: argparse.Namespace, folder: Path, stack: ExitStack) ->
     return 1 if wrong or any(each.problems for each in (*rounds, *others)) else 0
 
 
+def _turns() -> list[tuple[int, str]]:
+    """As they come, then the other way round."""
+    return list(enumerate([*_TURNS, *reversed(_TURNS)]))
+
+
 async def _played(
     player: Player, servers: LocalServers, arguments: argparse.Namespace, turn: tuple[int, str]
 ) -> Round:
     """Play one round; the later turn of a queue is with other Workloads than its first."""
     number, queue = turn
     killing = asyncio.create_task(kill(player, servers, arguments)) if queue == "coplace" else None
-    seed = arguments.seed + (number >= len(_TURNS) / 2)
+    seed = arguments.seed + number // len(_TURNS)
     words = (arguments.jobs, arguments.rate, arguments.run_s, seed, arguments.within_s)
     found = await player.play(queue, f"{queue}{number}", *words)
     if killing is not None:

@@ -41,8 +41,8 @@ async def silence(player: Player, servers: LocalServers, own: Sequence[Program])
             found.problems.append("not all were admitted while Coplace was silent")
             break
         await asyncio.sleep(0.2)
-    waited_s = min(player.admissions.first_s.get(name, 0.0) for name in found.submitted) - began_s
-    print(f"silence: {_JOBS} admitted without Coplace after {waited_s:.1f} s", flush=True)
+    admitted = [player.admissions.first_s.get(name, 0.0) - began_s for name in found.submitted]
+    print(f"silence: admitted without Coplace after {min(admitted):.1f} s", flush=True)
     await asyncio.to_thread(servers.start, [adapter])
     await player.ended(found, _WITHIN_S)
     player.judge(found)
@@ -80,7 +80,7 @@ def _released(kubeconfig: Path, adapter: Program) -> str:
     own.write_text(text)
     words = ["kueue", "release", "--all", "--site", "north", "--clusters", str(own)]
     done = subprocess.run(
-        [sys.executable, "-m", "cli.main", *words],
+        [str(Path(sys.executable).with_name("coplace")), *words],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,

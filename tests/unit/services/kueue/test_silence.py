@@ -112,3 +112,16 @@ async def test_what_coplace_would_not_take_waits_for_it() -> None:
     await silent(play, 3)
     assert play.home.condition(key, "QuotaReserved")
     assert not admitted(play, key)
+
+
+async def test_what_ran_and_ended_while_coplace_was_silent_is_counted() -> None:
+    play = Play()
+    key = play.home.submit("lu", pods=2)
+    await silent(play, 6)
+    play.home.finish(key)
+    await silent(play, 2)
+    play.began()
+    await seconds(play, 3)
+    await ended(play)
+    [charge] = play.region.charges()
+    assert charge.runtime_s > 3
