@@ -1,9 +1,11 @@
 """`coplace kueue`: what an operator of a Kueue does beside the process."""
 
 import asyncio
+import logging
 from pathlib import Path
 from typing import Annotated
 
+import structlog
 import typer
 
 from services.kueue.adapters.following import connected
@@ -45,6 +47,8 @@ def release(
         raise typer.BadParameter(
             "must be given: all Workloads go back, or none", param_hint="--all"
         )
+    warnings = structlog.make_filtering_bound_logger(logging.WARNING)
+    structlog.configure(wrapper_class=warnings)
     own = KueueSettings(site=site, clusters_file=clusters, name=name)
     done = asyncio.run(_given_back(own))
     typer.echo(f"{done.workloads} Workloads are Kueue's")

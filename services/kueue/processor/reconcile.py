@@ -52,7 +52,7 @@ _CROSSING_US: Final = 1 * _SECOND_US
 LAST_PODS_US: Final = 120 * _SECOND_US
 # Pods of which nobody has heard yet, though their Workload is over, are heard of within this time.
 _SETTLE_US: Final = 5 * _SECOND_US
-_BY_ITSELF: Final = "Coplace is silent: Kueue starts it by its own rules"
+_BY_ITSELF: Final = "Coplace: Kueue starts it by its own rules"
 WORDS_EVERY_S: Final = 60.0
 """How often users read anew why a Workload waits that keeps its quota."""
 _OUTCOMES: Final = {
