@@ -9,7 +9,7 @@ import structlog
 
 from coplace_client.ingest import FactSender, IngestClient, Patience
 from services.kueue.adapters.api import WorkloadServer
-from services.kueue.adapters.charges import CHARGES, ChargeFollower
+from services.kueue.adapters.charges import ChargeFollower
 from services.kueue.adapters.explainer import PlacementExplainer
 from services.kueue.adapters.following import Follower, connected
 from services.kueue.adapters.lease import CoplaceLease
@@ -46,7 +46,7 @@ async def serve(process: Process) -> None:
     """Reconcile until the process shall stop."""
     own = KueueSettings()
     there = clusters_of(own.clusters_file)
-    await wait_for_topics(process.settings, (DECISIONS, CHARGES), process.readiness, process.stop)
+    await wait_for_topics(process.settings, (DECISIONS,), process.readiness, process.stop)
     meter = KueueMeter(process.telemetry.meter)
     async with connected(there, meter) as apis:
         await process.run_until_stopped(NAME, _Adapter(process, own, there, apis, meter).run())

@@ -38,7 +38,7 @@ from tests.kueue.report import print_all, print_round
 from tests.kueue.rounds import Admissions, Player, Round, name_in
 from tests.kueue.ways_out import release, silence
 
-_TURNS: Final = ("plain", "control", "coplace")
+_QUEUES: Final = ("plain", "control", "coplace")
 _DEPLOYMENT: Final = "kueue"
 _CORES: Final = 16
 _TRAITS: Final = {
@@ -101,7 +101,7 @@ def charged(deployment: Deployment, kubelets: KueueKubelets, found: Round) -> in
 
 
 async def play(arguments: argparse.Namespace, folder: Path, stack: ExitStack) -> int:
-    """Play rounds by turns: A B C C B A."""
+    """Play rounds by turns."""
     cluster = stack.enter_context(
         KueueCluster("alpha", folder / "alpha", arguments.programs, True, kueue=arguments.kueue)
     )
@@ -128,7 +128,7 @@ async def play(arguments: argparse.Namespace, folder: Path, stack: ExitStack) ->
             tasks.create_task(control(cluster)),
         ]
         await asyncio.to_thread(servers.start, own)
-        rounds = [await _played(player, servers, arguments, at) for at in _turns()]
+        rounds = [await _played(player, servers, arguments, at) for at in _turns(arguments)]
         print_all(rounds)
         others = []
         if arguments.ways_out:
@@ -142,9 +142,9 @@ async def play(arguments: argparse.Namespace, folder: Path, stack: ExitStack) ->
     return 1 if wrong or any(each.problems for each in (*rounds, *others)) else 0
 
 
-def _turns() -> list[tuple[int, str]]:
+def _turns(arguments: argparse.Namespace) -> list[tuple[int, str]]:
     """As they come, then the other way round."""
-    return list(enumerate([*_TURNS, *reversed(_TURNS)]))
+    return list(enumerate([*arguments.turns, *reversed(arguments.turns)]))
 
 
 async def _played(
@@ -153,7 +153,7 @@ async def _played(
     """Play one round; the later turn of a queue is with other Workloads than its first."""
     number, queue = turn
     killing = asyncio.create_task(kill(player, servers, arguments)) if queue == "coplace" else None
-    seed = arguments.seed + number // len(_TURNS)
+    seed = arguments.seed + number // len(arguments.turns)
     words = (arguments.jobs, arguments.rate, arguments.run_s, seed, arguments.within_s)
     found = await player.play(queue, f"{queue}{number}", *words)
     if killing is not None:
@@ -163,11 +163,11 @@ async def _played(
 
 
 async def kill(player: Player, servers: LocalServers, arguments: argparse.Namespace) -> None:
-    """Kill the adapter or Kueue (kill -9), whichever is drawn, whenever so many more Workloads were
-    admitted."""
+    """Kill the adapter or Kueue (kill -9), whichever is drawn, at random moments: after so many
+    admissions."""
     rng, already = Random(arguments.seed), len(player.admissions.first_s)
-    for number in range(1, arguments.kills + 1):
-        least = already + number * arguments.jobs // (arguments.kills + 1)
+    for after in sorted(rng.sample(range(1, arguments.jobs), arguments.kills)):
+        least = already + after
         while len(player.admissions.first_s) < least:  # noqa: ASYNC110 as a watch has them
             await asyncio.sleep(0.1)
         who = rng.choice(("the adapter", "Kueue"))
@@ -191,6 +191,9 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=0, help="in each round of Coplace")
     parser.add_argument(
         "--ways-out", action="store_true", help="then be silent, and be uninstalled"
+    )
+    parser.add_argument(
+        "--turns", nargs="+", choices=_QUEUES, default=_QUEUES, help="then the other way round"
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="a folder for logs")

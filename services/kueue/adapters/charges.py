@@ -25,8 +25,9 @@ class ChargeFollower:
     ever ran is not."""
 
     def __init__(self, deployment: Deployment, name: str) -> None:
+        self._topic = deployment.name(CHARGES)
         self._partitions = [
-            KafkaPartition(deployment.name(CHARGES), each.kafka_partition)
+            KafkaPartition(self._topic, each.kafka_partition)
             for each in deployment.topics.partitions(CHARGES)
         ]
         self._consumer = AIOKafkaConsumer(
@@ -39,11 +40,14 @@ class ChargeFollower:
         )
 
     async def run(self, note: Callable[[ChargeMade], Awaitable[None]]) -> None:
-        """Pass each on, until cancelled. Raises KafkaError where Kafka is not there to begin
-        with."""
+        """Pass each on, until cancelled; the Kafka of a site may have none. Raises KafkaError where
+        Kafka is not there to begin with."""
         self._consumer.assign(self._partitions)
         try:
             await self._consumer.start()
+            if self._topic not in await self._consumer.topics():
+                log.info("charges are not on this Kafka: users do not read them on Workloads")
+                return
             while True:
                 found = await self._consumer.getmany(timeout_ms=_POLL_MS, max_records=_AT_ONCE)
                 for record in (record for each in found.values() for record in each):

@@ -65,5 +65,6 @@ class WorkloadReleaser(WorkloadReconciler):
 
     async def _kept(self, effect: KeepRecord | DropRecord) -> bool:
         is_kept = await super()._kept(effect)
-        self.let_go += is_kept
+        let_go_now = effect.record.let_go if isinstance(effect, KeepRecord) else None
+        self.let_go += is_kept and let_go_now is not None and not let_go_now.cluster
         return is_kept

@@ -71,6 +71,7 @@ async def test_a_manager_sends_it_to_any_worker(gated: bool) -> None:
     await silent(play, 8)
     where = str(play.home.workloads[key]["status"].get("clusterName"))
     assert where in WORKERS
+    assert play.releaser.let_go == 1
     await seconds(play, 8)
     assert [e.job_started.cluster for e in play.facts.values() if e.HasField("job_started")] == [
         where
