@@ -26,10 +26,11 @@ from cli.stages import create_topics
 from deploy.local.ports import free_ports
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
+from lab.benchmarks.kubernetes.cluster import call
 from shared.kubernetes.objects import time_us
 from shared.process.settings import Settings
 from shared.streams.on_kafka.deployment import Deployment
-from tests.kueue.cluster import KueueCluster
+from tests.kueue.cluster import NAMESPACE, KueueCluster
 from tests.kueue.control import control
 from tests.kueue.kinds import definitions
 from tests.kueue.kubelets import KueueKubelets
@@ -138,8 +139,18 @@ async def play(arguments: argparse.Namespace, folder: Path, stack: ExitStack) ->
     for found in others:
         print_round(found)
     await asyncio.sleep(5)  # prices follow ends
+    await _read_by_users(cluster)
     wrong = sum(charged(deployment, player.kubelets, each) for each in (*rounds, *others))
     return 1 if wrong or any(each.problems for each in (*rounds, *others)) else 0
+
+
+async def _read_by_users(cluster: KueueCluster) -> None:
+    """Print how many Workloads say what their run cost."""
+    events = await call(cluster, "GET", f"/api/v1/namespaces/{NAMESPACE}/events")
+    told = [each for each in events["items"] if each["reason"] == "Charged"]
+    names = {each["involvedObject"]["name"] for each in told}
+    words = told[-1]["message"] if told else ""
+    print(f"{len(names)} Workloads say what they cost: {words}", flush=True)
 
 
 def _turns(arguments: argparse.Namespace) -> list[tuple[int, str]]:
