@@ -401,10 +401,10 @@ e2e-kubernetes-jobs: setup system-servers ## Jobs over three real API servers, t
 KUEUE_VERSION ?= v0.19.0
 
 .PHONY: e2e-kueue
-e2e-kueue: JOBS_OF_KUEUE = 100
-e2e-kueue: setup system-servers ## Jobs in a real Kueue, without Coplace's check and with it: JOBS_OF_KUEUE= SEED= KILLS=3
+e2e-kueue: JOBS_OF_KUEUE = 60
+e2e-kueue: setup system-servers ## six kinds of Workloads in a real Kueue, by turns without Coplace and with it: JOBS_OF_KUEUE=1000 SEED= KILLS=5
 	@deploy/require-commands.sh etcd:etcd-server openssl:openssl
-	$(BIN)/python -m tests.kueue --jobs $(JOBS_OF_KUEUE) --seed $(SEED) $(if $(KILLS),--kills $(KILLS)) \
+	$(BIN)/python -m tests.kueue --jobs $(JOBS_OF_KUEUE) --seed $(SEED) $(if $(KILLS),--kills $(KILLS)) $(if $(TURNS),--turns $(TURNS)) --ways-out \
 	    --programs "$$(deploy/build-kubernetes.sh $(KUBERNETES_VERSION) $(ETCD_VERSION))" \
 	    --kueue "$$(deploy/build-kueue.sh $(KUEUE_VERSION))"
 

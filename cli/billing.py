@@ -155,10 +155,15 @@ def statement(
     ] = Format.TABLE,
 ) -> None:
     """Write what an account was charged, and had reversed, in a period, as Kafka has it; where a
-    history runs, `coplace history statement` has it by pages."""
+    history runs, `coplace history statement` has it by pages.
+
+    An account that ends with a slash is all below it: `physics/` is all queues of a namespace.
+    """
     topics = KafkaTopics(Deployment.from_settings(settings()))
     posted = postings(entries(topics.topic(CHARGES)))
-    require_known("account that was charged", account, {each.account for each in posted})
+    known = {each.account for each in posted}
+    below = {f"{each.partition('/')[0]}/" for each in known if "/" in each}
+    require_known("account that was charged", account, known | below)
     found = statement_of(account, posted, begin, end, closed_us(topics.topic(BILLING)))
     if written_as is Format.TABLE:
         write(spending.statement_rows(found), spending.STATEMENT_COLUMNS, Output.TABLE)

@@ -1,38 +1,31 @@
 """Composition root of the adapter of Kueue."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
 
 from coplace_client.ingest import FactSender, IngestClient, Patience
-from services.kueue.adapters.api import (
-    CHECKS,
-    CONFIGS,
-    FLAVORS,
-    KUEUE_MISSING,
-    WORKLOADS,
-    WorkloadServer,
-)
+from services.kueue.adapters.api import WorkloadServer
+from services.kueue.adapters.charges import ChargeFollower
 from services.kueue.adapters.explainer import PlacementExplainer
+from services.kueue.adapters.following import Follower, connected
+from services.kueue.adapters.lease import CoplaceLease
 from services.kueue.adapters.meter import KueueMeter
 from services.kueue.adapters.reconciler import ClustersKnown, WorkloadReconciler
-from services.kueue.adapters.watchers import NamedWatcher, WorkloadPodWatcher
+from services.kueue.adapters.watchers import WorkloadPodWatcher
 from services.kueue.model.names import WORKLOAD
-from services.kueue.model.workloads import trimmed
-from services.kueue.settings import KueueClusters, KueueSettings, ManagerEntry, clusters_of
+from services.kueue.settings import KueueClusters, KueueSettings, clusters_of
 from shared.clients.decisions import DECISIONS, DecisionFollower, ResourceManager
-from shared.kubernetes.api import NODES, PODS, ApiError, Trim
-from shared.kubernetes.clusters import ClusterEntry, api_client, labels_of
+from shared.kubernetes.api import NODES, PODS, ApiError
+from shared.kubernetes.clusters import labels_of
 from shared.kubernetes.heartbeat import ClusterHeartbeat
 from shared.kubernetes.node_reporter import NodeReporter
 from shared.kubernetes.nodes import trimmed_node
 from shared.kubernetes.placement import PlacementClient
 from shared.kubernetes.pods import trimmed_pod
-from shared.kubernetes.reflector import ObjectWatcher, reflect
 from shared.process.clock import process_clock
 from shared.process.life import Process, run_process
 from shared.streams.on_kafka.deployment import Deployment
@@ -55,11 +48,7 @@ async def serve(process: Process) -> None:
     there = clusters_of(own.clusters_file)
     await wait_for_topics(process.settings, (DECISIONS,), process.readiness, process.stop)
     meter = KueueMeter(process.telemetry.meter)
-    async with AsyncExitStack() as opened:
-        apis = {
-            each.name: await opened.enter_async_context(_connected(each, meter))
-            for each in there.servers
-        }
+    async with connected(there, meter) as apis:
         await process.run_until_stopped(NAME, _Adapter(process, own, there, apis, meter).run())
 
 
@@ -83,11 +72,18 @@ class _Adapter:
         placement = PlacementClient(own.placement_address, process.settings)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(facts.run())
-            await self._declared(tasks, facts, placement)
+            following = Follower(self.apis, self.meter, process.readiness, tasks)
+            heartbeats = await self._declared(following, facts, placement)
             workloads = self._reconciler(facts, placement)
             self.meter.watch(workloads.states)
-            await self._known(tasks, workloads)
+            await following.workloads(workloads)
+            process.readiness.wait_for("the pods of all clusters")
+            for name in self.reporters:
+                pods = WorkloadPodWatcher(workloads)
+                await following.follow(name, PODS, pods, WORKLOAD, trimmed_pod)
             process.readiness.ready()
+            lease = (self.apis[self.there.home], own.lease, own.architecture)
+            tasks.create_task(CoplaceLease(*lease, placement, heartbeats).run())
             for name in self.apis:
                 tasks.create_task(_activating(workloads, name))
             for _ in range(own.workers):
@@ -97,10 +93,12 @@ class _Adapter:
             decisions = DecisionFollower(deployment, manager, _DECISIONS_AT_ONCE)
             hooks_of(process.telemetry).meter.watch_backlog(NAME, decisions.backlog)
             tasks.create_task(decisions.run(workloads.obey))
+            charges = ChargeFollower(deployment, own.name)
+            tasks.create_task(charges.run(workloads.note_charge))
 
     async def _declared(
-        self, tasks: asyncio.TaskGroup, facts: FactSender, placement: PlacementClient
-    ) -> None:
+        self, following: Follower, facts: FactSender, placement: PlacementClient
+    ) -> Sequence[ClusterHeartbeat]:
         """Return when placement knows the clusters: before that it rejects their jobs."""
         own, now_us = self.own, process_clock().now_us
         self.process.readiness.wait_for("the nodes of all clusters")
@@ -109,13 +107,19 @@ class _Adapter:
             reporter = NodeReporter(traits, facts, placement, now_us, self.meter.odd)
             self.reporters[each.name] = reporter
             selector = each.node_selector
-            await self._watched(tasks, each.name, NODES, reporter, selector, trimmed_node)
-            tasks.create_task(reporter.run())
+            await following.follow(each.name, NODES, reporter, selector, trimmed_node)
+            following.tasks.create_task(reporter.run())
         self.process.readiness.wait_for("placement to know all clusters")
+        for reporter in self.reporters.values():  # placement may know them from before
+            await reporter.declared.wait()
         await placement.knows(frozenset(self.reporters))
-        for name in self.reporters:
-            heartbeat = ClusterHeartbeat(own.site, name, self.apis[name], facts, now_us)
-            tasks.create_task(heartbeat.run())
+        heartbeats = [
+            ClusterHeartbeat(own.site, name, self.apis[name], facts, now_us)
+            for name in self.reporters
+        ]
+        for heartbeat in heartbeats:
+            following.tasks.create_task(heartbeat.run())
+        return heartbeats
 
     def _reconciler(self, facts: FactSender, placement: PlacementClient) -> WorkloadReconciler:
         clusters, own = self.there.clusters, self.own
@@ -135,41 +139,6 @@ class _Adapter:
         reporter = self.reporters.get(cluster)
         return reporter.hostnames if reporter else {}
 
-    async def _known(self, tasks: asyncio.TaskGroup, workloads: WorkloadReconciler) -> None:
-        """Return when all that is around Workloads is known, then they, then their pods."""
-        for path, note in (
-            (CHECKS, workloads.note_checks),
-            (CONFIGS, workloads.note_configs),
-            (FLAVORS, workloads.note_flavors),
-        ):
-            self.process.readiness.wait_for(f"Kueue's {path.rpartition('/')[2]} of all clusters")
-            for name in self.apis:
-                await self._watched(tasks, name, path, NamedWatcher(note))
-        self.process.readiness.wait_for("the Workloads of all clusters")
-        for name in self.apis:
-            await self._watched(tasks, name, WORKLOADS, workloads, trim=trimmed)
-        self.process.readiness.wait_for("the pods of all clusters")
-        for name in self.reporters:
-            watcher = WorkloadPodWatcher(workloads)
-            await self._watched(tasks, name, PODS, watcher, WORKLOAD, trimmed_pod)
-
-    async def _watched(
-        self,
-        tasks: asyncio.TaskGroup,
-        name: str,
-        path: str,
-        watcher: ObjectWatcher,
-        selector: str = "",
-        trim: Trim = dict,
-    ) -> None:
-        """Return when all objects are known; they are followed from then on."""
-        listed, advice = asyncio.Event(), KUEUE_MISSING
-        following = reflect(
-            self.apis[name], path, selector, watcher, listed.set, self.meter, advice, trim
-        )
-        tasks.create_task(following)
-        await listed.wait()
-
 
 async def _activating(workloads: WorkloadReconciler, name: str) -> None:
     """Answer the AdmissionChecks of an API server, also those that come; until cancelled."""
@@ -179,16 +148,6 @@ async def _activating(workloads: WorkloadReconciler, name: str) -> None:
         except ApiError as error:
             log.warning("check not activated", cluster=name, problem=str(error))
         await asyncio.sleep(_ACTIVATES_EVERY_S)
-
-
-@asynccontextmanager
-async def _connected(
-    cluster: ClusterEntry | ManagerEntry, meter: KueueMeter
-) -> AsyncIterator[WorkloadServer]:
-    """The API server of a cluster. Raises CannotStartError."""
-    async with api_client(cluster.name, cluster.kubeconfig, cluster.context) as client:
-        meter.begin(cluster.name)
-        yield WorkloadServer(cluster.name, client, meter.refused)
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """Settings of the adapter of Kueue, COPLACE_KUEUE_*, and its clusters' file."""
 
 from pathlib import Path
+from typing import Final
 
 from pydantic import ConfigDict, Field, FilePath
 from pydantic_settings import SettingsConfigDict
@@ -8,9 +9,12 @@ from pydantic_settings import SettingsConfigDict
 from services.kueue.model.facts import KueueTerms
 from services.kueue.processor.reconcile import WaitLimit
 from shared.kubernetes.clusters import ClusterEntry
+from shared.kubernetes.leases import LeaseName
 from shared.process.environment import EnvironmentSettings
 from shared.process.node_entries import CLUSTER_NAME, ClustersFile, read_clusters_file
 from shared.process.plain_numbers import PlainModel
+
+NAMESPACE: Final = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 
 
 class KueueSettings(EnvironmentSettings):
@@ -43,12 +47,30 @@ class KueueSettings(EnvironmentSettings):
     )
     ingest_address: str = Field("127.0.0.1:50051", description="host:port of ingest")
     placement_address: str = Field("127.0.0.1:50053", description="host:port of placement")
+    lease_namespace: str = Field(
+        "default",
+        pattern=NAMESPACE,
+        description="Of the Lease that says that Coplace is there, where the first manager is, "
+        "else the first cluster",
+    )
+    silence_after_s: float = Field(
+        300.0,
+        ge=30,
+        le=86400,
+        description="For how long Coplace may be silent before services.kueue.silence gives "
+        "Workloads to Kueue's own rules",
+    )
     workers: int = Field(16, ge=1, le=256, description="Workloads that are looked at at once")
 
     @property
     def architecture(self) -> str:
         """Return what clusters declare and Workloads ask for, so that these stay among those."""
         return f"{self.site}/{self.name}"
+
+    @property
+    def lease(self) -> LeaseName:
+        """Return the Lease that says that Coplace is there."""
+        return LeaseName(self.lease_namespace, f"coplace-{self.name.lower()}")
 
     @property
     def patience(self) -> WaitLimit:
@@ -62,6 +84,7 @@ class KueueSettings(EnvironmentSettings):
             architecture=self.architecture,
             default_walltime_s=self.default_walltime_s,
             node_models={each.name: each.node_model for each in clusters},
+            top_ghz={each.name: max(each.pstates_ghz) for each in clusters},
         )
 
 
@@ -84,6 +107,12 @@ class KueueClusters(ClustersFile[ClusterEntry]):
     def servers(self) -> "list[ClusterEntry | ManagerEntry]":
         """Return all that has an API server."""
         return [*self.clusters, *self.managers]
+
+    @property
+    def home(self) -> str:
+        """Return the API server that has the Lease: the first manager, else the first cluster."""
+        servers: list[ClusterEntry | ManagerEntry] = [*self.managers, *self.clusters]
+        return servers[0].name
 
     @property
     def names(self) -> list[str]:

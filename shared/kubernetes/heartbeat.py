@@ -1,7 +1,9 @@
 """Says of each cluster that its API server answers, and that this process acts on decisions."""
 
 import asyncio
+import time
 from collections.abc import Callable
+from math import inf
 from typing import Protocol
 
 import structlog
@@ -32,6 +34,12 @@ class ClusterHeartbeat:
     ) -> None:
         self._source, self._name = f"{site}/{cluster}", f"Kubernetes {cluster} of {site}"
         self._cluster, self._api, self._facts, self._now_us = cluster, api, facts, now_us
+        self._taken_s = -inf
+
+    @property
+    def taken_ago_s(self) -> float:
+        """Return how long ago ingest took a sign of life; infinite where it never did."""
+        return time.monotonic() - self._taken_s
 
     async def beat(self) -> None:
         """Say it once. Raises UnusableError where the API server does not answer, or ingest refuses
@@ -39,6 +47,7 @@ class ClusterHeartbeat:
         await self._api.answer()
         word = alive(self._source, self._name, [self._cluster], self._now_us())
         await self._facts.tell(word)
+        self._taken_s = time.monotonic()
 
     async def run(self) -> None:
         """Say it every SAYS_EVERY_S, until cancelled."""

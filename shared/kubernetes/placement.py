@@ -38,6 +38,18 @@ class PlacementClient:
                 return
             await asyncio.sleep(_LOOK_S)
 
+    async def round_us(self) -> int:
+        """Return when the round of placement's that ended last did; 0 where it does not say so at
+        once."""
+        async with grpc_aio_channel(self._address, self._settings) as channel:
+            call = PlacementServiceStub(channel).ListClusters
+            try:
+                answer = await call(ListClustersRequest(), timeout=_EXPLAIN_S)
+            except grpc.aio.AioRpcError as error:
+                log.warning("placement does not answer", code=error.code().name)
+                return 0
+        return int(answer.as_of_us)
+
     async def nodes(self, cluster: str) -> ShowNodesResponse:
         """Return the states of the nodes of a cluster."""
         answer: ShowNodesResponse = await self._asked(

@@ -36,7 +36,7 @@ _SERVICES: Final = {
     "placement": ("services.placement",),
     "planner": ("services.planner",),
     "prediction": ("services.prediction",),
-    "kubernetes": ("services.kubernetes", "services.kueue"),
+    "kubernetes": ("services.kubernetes", "services.kueue", "services.kueue.silence"),
     "slurm": ("services.slurm",),
     "rest": ("services.rest",),
     "history": ("services.history",),

@@ -24,12 +24,13 @@ def test_it_writes_workloads_and_the_words_on_checks_alone() -> None:
     for rule in of_kind("ClusterRole")["rules"]:
         for resource in rule["resources"]:
             found.setdefault(resource, set()).update(rule["verbs"])
-            assert rule["apiGroups"] in ([API_VERSION.partition("/")[0]], [""])
+            assert rule["apiGroups"] in ([API_VERSION.partition("/")[0]], ["coplace.io"], [""])
     assert found == {
         "workloads": {"get", "list", "watch", "patch"},
         "workloads/status": {"patch"},
         "admissionchecks/status": {"patch"},
         "admissionchecks": {"list", "watch"},
+        "workloadrecords": {"get", "list", "watch", "create", "patch", "delete"},
         "multikueueconfigs": {"list", "watch"},
         "resourceflavors": {"list", "watch"},
         "pods": {"list", "watch"},
@@ -68,3 +69,37 @@ def test_what_cannot_work_is_refused(sets: tuple[str, ...], words: str) -> None:
 
 def test_it_does_not_fit_a_hub() -> None:
     assert "kueue.enabled does not fit role: hub" in refusal("role=hub", values=KUEUE)
+
+
+def test_a_second_process_of_the_same_account_watches_the_lease() -> None:
+    [found] = [
+        each
+        for each in render(KUEUE)
+        if each["metadata"]["name"] == "region-kueue-silence" and each["kind"] == "Deployment"
+    ]
+    pod = found["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == "region-kueue"
+    [container] = pod["containers"]
+    assert container["command"] == ["python", "-m", "services.kueue.silence"]
+    env = {each["name"]: each.get("value") for each in container["env"]}
+    assert env["COPLACE_KUEUE_SILENCE_AFTER_S"] == "300"
+    [own] = of_kind("StatefulSet")["spec"]["template"]["spec"]["containers"]
+    told = {each["name"]: each.get("value") for each in own["env"]}
+    assert told["COPLACE_KUEUE_LEASE_NAMESPACE"] == env["COPLACE_KUEUE_LEASE_NAMESPACE"]
+
+
+def test_it_renews_one_lease_alone() -> None:
+    [role] = [
+        each
+        for each in render(KUEUE)
+        if each["kind"] == "Role" and each["metadata"]["name"] == "region-kueue-lease"
+    ]
+    create, own = role["rules"]
+    assert create["verbs"] == ["create"]
+    assert own["resourceNames"] == ["coplace-kueue"]
+    assert own["verbs"] == ["get", "patch"]
+
+
+def test_without_it_workloads_wait_while_coplace_is_silent() -> None:
+    without = render(KUEUE, "--set", "kueue.silence.enabled=false")
+    assert not [each for each in without if "silence" in each["metadata"]["name"]]

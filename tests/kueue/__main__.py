@@ -1,24 +1,22 @@
-"""Jobs in a real Kueue with Coplace's check, beside the same Kueue without it.
+"""Workloads of six kinds in a real Kueue, by turns without a check, with one that answers at once,
+and with Coplace's.
 
     python -m tests.kueue --programs FOLDER --kueue FOLDER --jobs 100
 
-The API server, its Job controller and scheduler, Kueue, Kafka and Coplace are real, the nodes
-simulated. It says how long Jobs waited for their admission, that each ran once, and whether charges
-equal what the nodes saw; 1 where something is wrong.
+The API server, its Job controller and scheduler, Kueue, Kafka and Coplace are real. Nodes are
+simulated, and so are the operators of JobSets and PyTorchJobs. It says how long Workloads waited,
+that each ran once, and whether charges equal what the nodes saw; 1 where something is wrong.
 """
 
 import argparse
 import asyncio
 import os
-import statistics
 import sys
 import tempfile
-import time
-from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import yaml
 from coplace.v1.pricing_pb2 import ChargeMade
@@ -29,14 +27,19 @@ from deploy.local.ports import free_ports
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
 from lab.benchmarks.kubernetes.cluster import call
-from shared.kubernetes.api import ApiServer
-from shared.kubernetes.objects import condition_of, time_us
-from shared.kubernetes.reflector import reflect
+from shared.kubernetes.objects import time_us
 from shared.process.settings import Settings
 from shared.streams.on_kafka.deployment import Deployment
-from tests.kueue.cluster import API, NAMESPACE, KueueCluster, job
+from tests.kueue.cluster import NAMESPACE, KueueCluster
+from tests.kueue.control import control
+from tests.kueue.kinds import definitions
 from tests.kueue.kubelets import KueueKubelets
+from tests.kueue.operators import Operators
+from tests.kueue.report import print_all, print_round
+from tests.kueue.rounds import Admissions, Player, Round, name_in
+from tests.kueue.ways_out import release, silence
 
+_QUEUES: Final = ("plain", "control", "coplace")
 _DEPLOYMENT: Final = "kueue"
 _CORES: Final = 16
 _TRAITS: Final = {
@@ -62,6 +65,7 @@ def programs(cluster: KueueCluster, folder: Path) -> list[Program]:
         "COPLACE_PLACEMENT_PORT": str(ports[1]),
         "COPLACE_PRICING_GRACE_S": "0",
         "COPLACE_KUEUE_SITE": "north",
+        "COPLACE_KUEUE_DEFAULT_WALLTIME_S": "600",
         "COPLACE_KUEUE_CLUSTERS_FILE": str(folder / "clusters.yaml"),
         "COPLACE_KUEUE_INGEST_ADDRESS": f"127.0.0.1:{ports[0]}",
         "COPLACE_KUEUE_PLACEMENT_ADDRESS": f"127.0.0.1:{ports[1]}",
@@ -77,126 +81,28 @@ def programs(cluster: KueueCluster, folder: Path) -> list[Program]:
     ]
 
 
-async def submit(
-    cluster: KueueCluster, queue: str, arguments: argparse.Namespace
-) -> dict[str, float]:
-    """Submit Jobs at a rate; return when each was, by its name, s since 1970."""
-    rng, found = Random(arguments.seed), dict[str, float]()
-    began_s = time.monotonic()
-    async with cluster.client() as client:
-        for number in range(arguments.jobs):
-            name = f"{queue}-{number:05}"
-            pods, cpu = rng.choice([(1, 1), (1, 4), (2, 2), (4, 1)])
-            seconds = rng.uniform(arguments.run_s / 2, arguments.run_s * 1.5)
-            body = job(name, queue, pods=pods, cpu=cpu, seconds=seconds)
-            found[name] = time.time()
-            await call(client, "POST", f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs", body)
-            next_s = began_s + (number + 1) / arguments.rate
-            await asyncio.sleep(max(0.0, next_s - time.monotonic()))
-    return found
-
-
-class Admissions:
-    """Watches Workloads: when each was admitted first, and how often, by the name of its Job."""
-
-    def __init__(self) -> None:
-        self.first_s: dict[str, float] = {}
-        self._admitted: dict[str, str] = {}
-        self.count: dict[str, int] = {}
-        self.versions: dict[str, int] = {}
-
-    def replace(self, cluster: str, found: Sequence[Mapping[str, Any]]) -> None:
-        """Take all Workloads."""
-        for each in found:
-            self.changed(cluster, each)
-
-    def changed(self, cluster: str, found: Mapping[str, Any]) -> None:
-        """Take a Workload that is new, or has changed."""
-        name = found["metadata"]["ownerReferences"][0]["name"]
-        self.versions[name] = self.versions.get(name, 0) + 1
-        admitted = condition_of(found.get("status", {}), "Admitted")
-        at = str(admitted["lastTransitionTime"]) if admitted else ""
-        if at and self._admitted.get(name) != at:
-            self.first_s.setdefault(name, time.time())
-            self.count[name] = self.count.get(name, 0) + 1
-            self._admitted[name] = at
-
-    def deleted(self, cluster: str, found: Mapping[str, Any]) -> None:
-        """Ignore a Workload that was deleted."""
-
-
-async def ended(cluster: KueueCluster, queue: str, jobs: int, within_s: float) -> bool:
-    """Whether all Jobs of a queue are complete within a time, and their Workloads let go."""
-    deadline_s = time.monotonic() + within_s
-    while time.monotonic() < deadline_s:
-        told = await call(cluster, "GET", f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs")
-        own = [each for each in told["items"] if each["metadata"]["name"].startswith(queue)]
-        done = [each for each in own if condition_of(each.get("status", {}), "Complete")]
-        if len(done) == jobs and not await kept(cluster, queue):
-            return True
-        await asyncio.sleep(1)
-    print(f"{queue}: {len(done)} of {jobs} complete, kept: {await kept(cluster, queue)}")
-    return False
-
-
-async def kept(cluster: KueueCluster, queue: str) -> list[str]:
-    """The Workloads of a queue of which Coplace waits for the end."""
-    told = await call(cluster, "GET", f"{API}/namespaces/{NAMESPACE}/workloads")
-    return [
-        each["metadata"]["name"]
-        for each in told["items"]
-        if each["spec"].get("queueName") == queue
-        and "coplace.io/told" in each["metadata"].get("finalizers", ())
-    ]
-
-
-async def round_of(
-    cluster: KueueCluster,
-    queue: str,
-    arguments: argparse.Namespace,
-    admissions: Admissions,
-) -> bool:
-    """Play the Jobs through one queue, and print what came of it."""
-    before = cluster.cpu_s()
-    at = await submit(cluster, queue, arguments)
-    is_done = await ended(cluster, queue, arguments.jobs, arguments.within_s)
-    used = {name: cpu_s - before[name] for name, cpu_s in cluster.cpu_s().items()}
-    waits = sorted(
-        admissions.first_s[name] - since for name, since in at.items() if name in admissions.first_s
-    )
-    again = {name for name, count in admissions.count.items() if name in at and count > 1}
-    if waits:
-        late = waits[int(0.95 * (len(waits) - 1))]
-        words = f"admitted {len(waits)}, median {statistics.median(waits):.2f} s, p95 {late:.2f} s"
-        print(f"{queue}: {words}; more than once: {len(again)}")
-    writes = sum(admissions.versions[name] for name in at) / len(at)
-    cpu = {name: round(cpu_s / len(at) * 1e3, 1) for name, cpu_s in used.items()}
-    print(f"{queue}: versions of a Workload seen: {writes:.1f}; CPU a Job, ms: {cpu}", flush=True)
-    return is_done and len(waits) == arguments.jobs and not again
-
-
-def charged(deployment: Deployment, kubelets: KueueKubelets, queue: str) -> int:
-    """Print how charges differ from what the nodes saw; how many differ."""
+def charged(deployment: Deployment, kubelets: KueueKubelets, found: Round) -> int:
+    """Print how charges differ from what the nodes saw; how many differ. What Coplace has no say on
+    is charged nothing."""
     runs: dict[str, list[float]] = {}
     for each in KafkaTopics(deployment).topic(_CHARGES):
         if isinstance(each.payload, ChargeMade):
-            name = each.payload.job_id.split("/")[3]
-            runs.setdefault(name, []).append(each.payload.runtime_s)
+            runs.setdefault(name_in(each.payload.job_id), []).append(each.payload.runtime_s)
     wrong = 0
-    for name, ready in kubelets.ready.items():
-        if not name.startswith(queue):
-            continue
-        real = (time_us(max(kubelets.ended[name].values())) - time_us(max(ready.values()))) / 1e6
-        told = [found for job_name, found in runs.items() if job_name.startswith(f"job-{name}-")]
-        if told != [[real]]:
+    for name in found.wait_s:
+        ready, ended = kubelets.ready[name], kubelets.ended.get(name, {})
+        real = (time_us(max(ended.values())) - time_us(max(ready.values()))) / 1e6 if ended else 0
+        told = runs.get(name, [])
+        is_its = found.queue in ("coplace", "silence") or (found.queue == "release" and told)
+        if told != ([real] if is_its else []):
             wrong += 1
-            print(f"{name}: ran {real} s, charged {told}")
-    print(f"{queue}: charges of {len(runs)} Workloads, other than what ran: {wrong}")
+            print(f"{name}, a {found.submitted[name][0].kind}: ran {real} s, charged {told}")
+    print(f"{found.queue}: charges other than what ran: {wrong} of {len(found.wait_s)}")
     return wrong
 
 
 async def play(arguments: argparse.Namespace, folder: Path, stack: ExitStack) -> int:
-    """Play both queues by turns."""
+    """Play rounds by turns."""
     cluster = stack.enter_context(
         KueueCluster("alpha", folder / "alpha", arguments.programs, True, kueue=arguments.kueue)
     )
@@ -207,44 +113,80 @@ async def play(arguments: argparse.Namespace, folder: Path, stack: ExitStack) ->
     deployment = Deployment.from_settings(settings)
     create_topics(deployment)
     await cluster.wait()
-    await cluster.install()
+    await cluster.install(list(definitions()))
     await cluster.nodes(arguments.nodes, _CORES)
-    await cluster.queue("plain", with_check=False)
-    await cluster.queue("coplace", with_check=True)
-    kubelets, admissions = KueueKubelets(cluster), Admissions()
+    quota = arguments.nodes * _CORES
+    await cluster.queue("plain", quota=quota)
+    await cluster.queue("control", "control", quota)
+    for name in ("coplace", "silence", "release"):
+        await cluster.queue(name, "placement", quota)
+    player, own = Player(cluster, KueueKubelets(cluster), Admissions()), programs(cluster, folder)
     async with asyncio.TaskGroup() as tasks:
         playing = [
-            tasks.create_task(kubelets.run()),
-            tasks.create_task(_watch(cluster, admissions)),
+            tasks.create_task(player.kubelets.run()),
+            tasks.create_task(Operators(cluster).run()),
+            tasks.create_task(player.admissions.run(cluster)),
+            tasks.create_task(control(cluster)),
         ]
-        is_right = await round_of(cluster, "plain", arguments, admissions)
-        await asyncio.to_thread(servers.start, programs(cluster, folder))
-        killing = tasks.create_task(kill(servers, admissions, arguments))
-        is_right &= await round_of(cluster, "coplace", arguments, admissions)
-        killing.cancel()
+        await asyncio.to_thread(servers.start, own)
+        rounds = [await _played(player, servers, arguments, at) for at in _turns(arguments)]
+        print_all(rounds)
+        others = []
+        if arguments.ways_out:
+            others = [await way(player, servers, own) for way in (silence, release)]
         for task in playing:
             task.cancel()
+    for found in others:
+        print_round(found)
     await asyncio.sleep(5)  # prices follow ends
-    return 0 if is_right and not charged(deployment, kubelets, "coplace") else 1
+    await _read_by_users(cluster)
+    wrong = sum(charged(deployment, player.kubelets, each) for each in (*rounds, *others))
+    return 1 if wrong or any(each.problems for each in (*rounds, *others)) else 0
 
 
-async def kill(
-    servers: LocalServers, admissions: Admissions, arguments: argparse.Namespace
-) -> None:
-    """Kill the adapter (kill -9) whenever so many more Jobs were admitted."""
-    already = len(admissions.first_s)
-    for number in range(1, arguments.kills + 1):
-        least = already + number * arguments.jobs // (arguments.kills + 1)
-        while len(admissions.first_s) < least:  # noqa: ASYNC110 as a watch has them
+async def _read_by_users(cluster: KueueCluster) -> None:
+    """Print how many Workloads say what their run cost."""
+    events = await call(cluster, "GET", f"/api/v1/namespaces/{NAMESPACE}/events")
+    told = [each for each in events["items"] if each["reason"] == "Charged"]
+    names = {each["involvedObject"]["name"] for each in told}
+    words = told[-1]["message"] if told else ""
+    print(f"{len(names)} Workloads say what they cost: {words}", flush=True)
+
+
+def _turns(arguments: argparse.Namespace) -> list[tuple[int, str]]:
+    """As they come, then the other way round."""
+    return list(enumerate([*arguments.turns, *reversed(arguments.turns)]))
+
+
+async def _played(
+    player: Player, servers: LocalServers, arguments: argparse.Namespace, turn: tuple[int, str]
+) -> Round:
+    """Play one round; the later turn of a queue is with other Workloads than its first."""
+    number, queue = turn
+    killing = asyncio.create_task(kill(player, servers, arguments)) if queue == "coplace" else None
+    seed = arguments.seed + number // len(arguments.turns)
+    words = (arguments.jobs, arguments.rate, arguments.run_s, seed, arguments.within_s)
+    found = await player.play(queue, f"{queue}{number}", *words)
+    if killing is not None:
+        killing.cancel()
+    print_round(found)
+    return found
+
+
+async def kill(player: Player, servers: LocalServers, arguments: argparse.Namespace) -> None:
+    """Kill the adapter or Kueue (kill -9), whichever is drawn, at random moments: after so many
+    admissions."""
+    rng, already = Random(arguments.seed), len(player.admissions.first_s)
+    for after in sorted(rng.sample(range(1, arguments.jobs), arguments.kills)):
+        least = already + after
+        while len(player.admissions.first_s) < least:  # noqa: ASYNC110 as a watch has them
             await asyncio.sleep(0.1)
-        await asyncio.to_thread(servers.kill, "kueue")
-        print(f"killed the adapter after {len(admissions.first_s) - already} admissions")
-
-
-async def _watch(cluster: KueueCluster, admissions: Admissions) -> None:
-    async with cluster.client() as client:
-        api = ApiServer(cluster.name, client)
-        await reflect(api, f"{API}/workloads", "", admissions, lambda: None)
+        who = rng.choice(("the adapter", "Kueue"))
+        if who == "Kueue":
+            await asyncio.to_thread(player.cluster.restart_kueue)
+        else:
+            await asyncio.to_thread(servers.kill, "kueue")
+        print(f"killed {who} after {len(player.admissions.first_s) - already} admissions")
 
 
 def main() -> int:
@@ -254,10 +196,16 @@ def main() -> int:
     parser.add_argument("--kueue", type=Path, required=True, help="its program and sources")
     parser.add_argument("--jobs", type=int, default=100, help="in each queue")
     parser.add_argument("--rate", type=float, default=5.0, help="Jobs a second")
-    parser.add_argument("--nodes", type=int, default=50)
+    parser.add_argument("--nodes", type=int, default=8)
     parser.add_argument("--run-s", type=float, default=5.0, help="of a Job, in the mean")
     parser.add_argument("--within-s", type=float, default=600.0)
-    parser.add_argument("--kills", type=int, default=0, help="of the adapter")
+    parser.add_argument("--kills", type=int, default=0, help="in each round of Coplace")
+    parser.add_argument(
+        "--ways-out", action="store_true", help="then be silent, and be uninstalled"
+    )
+    parser.add_argument(
+        "--turns", nargs="+", choices=_QUEUES, default=_QUEUES, help="then the other way round"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="a folder for logs")
     arguments = parser.parse_args()

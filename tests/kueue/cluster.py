@@ -2,11 +2,11 @@
 
 import asyncio
 import base64
-import json
 import subprocess
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +20,32 @@ from lab.benchmarks.kubernetes.cluster import MANAGER, ROOT, CallError, RealClus
 API: Final = "/apis/kueue.x-k8s.io/v1beta2"
 NAMESPACE: Final = "physics"
 QUEUE: Final = "main"
-CHECK: Final = "placement"
+CHECKS: Final = {"placement": "coplace.io/placement", "control": "coplace.test/control"}
+"""The AdmissionChecks, with who answers them."""
 _VERSION: Final = "kueue.x-k8s.io/v1beta2"
 _WITHIN_S: Final = 120.0
 # Of what is played here; those of others ask for kinds that are not installed.
-_WEBHOOKS: Final = ("job", "workload", "clusterqueue", "resourceflavor", "cohort")
+_WEBHOOKS: Final = (
+    *("job", "jobset", "pytorchjob", "pod"),
+    *("workload", "clusterqueue", "resourceflavor", "cohort"),
+)
+_FRAMEWORKS: Final = ("batch/job", "jobset.x-k8s.io/jobset", "kubeflow.org/pytorchjob", "pod")
 _QUOTA: Final = 100_000
+_TOKENS: Final = (
+    "admin,admin,1,system:masters\nmanager,coplace,2\nkueue,kueue,3,system:masters\n"
+    "control,control,4,system:masters\n"
+)
+_USERS: Final = ("kueue", "coplace", "control")
+# Who asked, and for what.
+_AUDIT: Final = f"""
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+  - {{level: None, verbs: [watch]}}
+  - {{level: Metadata, users: [{", ".join(_USERS)}]}}
+  - {{level: None}}
+"""
 
 
 @dataclass
@@ -34,13 +54,15 @@ class KueueCluster(RealCluster):
     folder of Kueue: its program, and its sources."""
 
     kueue: Path = Path()
+    tokens: str = _TOKENS
+    audit: str = _AUDIT
 
-    async def install(self) -> None:
-        """Install Kueue, start it, and give the adapter its rights."""
+    async def install(self, others: Sequence[Mapping[str, Any]] = ()) -> None:
+        """Install Kueue beside the kinds of others, start it, and give the adapter its rights."""
         self._webhook, self._health = free_ports(2)
         self._make_certificate()
         async with self.client() as client:
-            for each in self._kinds():
+            for each in (*self._kinds(), _records(), *others):
                 path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
                 await call(client, "POST", path, each)
             for name in ("kueue-system", NAMESPACE):
@@ -70,21 +92,21 @@ class KueueCluster(RealCluster):
         if names:
             raise CallError(f"{self.name} does not serve {', '.join(names)}")
 
-    async def queue(self, name: str, *, with_check: bool, quota: int = _QUOTA) -> None:
+    async def queue(self, name: str, check: str = "", quota: int = _QUOTA) -> None:
         """Create a LocalQueue with a ClusterQueue of its own."""
-        strategy = {"admissionChecks": [{"name": CHECK}]}
+        strategy = {"admissionChecks": [{"name": check}]}
         resources = [{"name": "cpu", "nominalQuota": quota}]
         group = {
             "coveredResources": ["cpu"],
             "flavors": [{"name": "plain", "resources": resources}],
         }
         spec: dict[str, Any] = {"namespaceSelector": {}, "resourceGroups": [group]}
-        if with_check:
+        if check:
             spec["admissionChecksStrategy"] = strategy
         async with self.client() as client:
-            if with_check:
-                check = {"controllerName": "coplace.io/placement"}
-                await self._create(client, "AdmissionCheck", CHECK, check)
+            if check:
+                told = {"controllerName": CHECKS[check]}
+                await self._create(client, "AdmissionCheck", check, told)
             await self._create(client, "ResourceFlavor", "plain", {})
             await self._create(client, "ClusterQueue", f"cq-{name}", spec)
             path = f"{API}/namespaces/{NAMESPACE}/localqueues"
@@ -110,7 +132,7 @@ class KueueCluster(RealCluster):
     async def _grant(self, client: Any) -> None:
         rules = yaml.safe_load((ROOT / "helm/coplace/files/kueue-rules.yaml").read_text())
         group = "rbac.authorization.k8s.io"
-        role = {"metadata": {"name": MANAGER}, "rules": rules["own"]}
+        role = {"metadata": {"name": MANAGER}, "rules": [*rules["own"], *rules["lease"]]}
         binding = {
             "metadata": {"name": MANAGER},
             "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": MANAGER},
@@ -164,14 +186,14 @@ class KueueCluster(RealCluster):
             "leaderElection": {"leaderElect": False},
             "internalCertManagement": {"enable": False},
             "clientConnection": {"qps": 1000, "burst": 2000},
-            "integrations": {"frameworks": ["batch/job"]},
+            "integrations": {"frameworks": list(_FRAMEWORKS)},
         }
         file = self.folder / "kueue.yaml"
         file.write_text(yaml.safe_dump(config))
-        options = [f"--config={file}", f"--kubeconfig={self.kubeconfig('admin')}"]
+        options = [f"--config={file}", f"--kubeconfig={self.kubeconfig('kueue')}"]
         gates = "--feature-gates=VisibilityOnDemand=false"
         command = [str(self.kueue / "kueue"), *options, gates, "--zap-log-level=2"]
-        with (self.folder / "kueue.log").open("wb") as log:
+        with (self.folder / "kueue.log").open("ab") as log:
             started = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
         self._running.append(started)
 
@@ -182,6 +204,18 @@ class KueueCluster(RealCluster):
                 raise CallError(f"Kueue is not ready, see {self.folder / 'kueue.log'}")
             await asyncio.sleep(0.5)
 
+    def restart_kueue(self) -> None:
+        """Kill it, and start it anew."""
+        old = next(each for each in self._running if _words(each)[0].endswith("/kueue"))
+        self._running.remove(old)
+        old.kill()
+        old.wait(60)
+        self._start_kueue()
+
+    def calls(self) -> Counter[str]:
+        """Return how often each user asked its API server for anything but watches."""
+        return Counter(each["user"]["username"] for each in self.requests())
+
     def cpu_s(self) -> dict[str, float]:
         """Return the CPU that each of its programs has used, s."""
         found: dict[str, float] = {}
@@ -190,6 +224,12 @@ class KueueCluster(RealCluster):
             name = Path(str(_words(process)[0])).name
             found[name] = (int(fields[11]) + int(fields[12])) / 100
         return found
+
+
+def _records() -> Mapping[str, Any]:
+    """The kind of what Coplace keeps of Workloads, as the chart has it."""
+    found = yaml.safe_load((ROOT / "helm/coplace/files/workloadrecords.yaml").read_text())
+    return dict(found)
 
 
 def _words(process: "subprocess.Popen[bytes]") -> Sequence[str]:
@@ -207,23 +247,3 @@ def _answers(url: str) -> bool:
             return bool(answer.status == 200)
     except (urllib.error.URLError, OSError):
         return False
-
-
-def job(name: str, queue: str, *, pods: int, cpu: int, seconds: float) -> dict[str, Any]:
-    """A Job as its user submits it; its pods run for so many seconds."""
-    container = {
-        "name": "main",
-        "image": "none",
-        "resources": {"requests": {"cpu": str(cpu)}},
-    }
-    template = {
-        "metadata": {"annotations": {"runs-s": json.dumps(seconds)}},
-        "spec": {"restartPolicy": "Never", "containers": [container]},
-    }
-    labels = {"kueue.x-k8s.io/queue-name": queue, "kueue.x-k8s.io/max-exec-time-seconds": "3600"}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels},
-        "spec": {"parallelism": pods, "completions": pods, "template": template},
-    }

@@ -2,19 +2,21 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
 from lab.benchmarks.kubernetes.cluster import call
 from lab.benchmarks.kubernetes.kubelets import Kubelets, now, running, succeeded
 from tests.kueue.cluster import KueueCluster
+from tests.kueue.kinds import OF
 
 _WORKERS: Final = 16
 
 
 class KueueKubelets(Kubelets):
     """A pod that has its node is ready at once, and succeeds after the seconds that it asks for;
-    one that is deleted is removed. It keeps when the pods of each Job were ready and ended, by
+    one that is deleted is removed. It keeps when the pods of each Workload were ready and ended, by
     itself."""
 
     def __init__(self, cluster: KueueCluster) -> None:
@@ -22,9 +24,12 @@ class KueueKubelets(Kubelets):
         self._pods: dict[str, Mapping[str, Any]] = {}
         self._ready: dict[str, str] = {}
         self.ready: dict[str, dict[str, str]] = {}
-        """When the pods of each Job were ready, by its name and theirs."""
+        """When the pods of each Workload were ready, by its name and theirs."""
         self.ended: dict[str, dict[str, str]] = {}
         """When they ended."""
+        self.ready_s: dict[str, dict[str, float]] = {}
+        self.ended_s: dict[str, dict[str, float]] = {}
+        """The same to the microsecond, s since 1970."""
 
     def changed(self, cluster: str, found: Mapping[str, Any]) -> None:
         """Take a pod that is new, or has changed."""
@@ -43,13 +48,15 @@ class KueueKubelets(Kubelets):
         if what == "delete":
             await call(client, "DELETE", path, {"gracePeriodSeconds": 0})
             return
-        job, at = pod["metadata"]["labels"]["batch.kubernetes.io/job-name"], now()
+        job, at = pod["metadata"]["annotations"][OF], now()
         if what == "begin":
             self._ready[name] = self.ready.setdefault(job, {})[name] = at
+            self.ready_s.setdefault(job, {})[name] = time.time()
             await call(client, "PATCH", f"{path}/status", {"status": running(at)})
             runs_s = json.loads(pod["metadata"]["annotations"]["runs-s"])
             asyncio.get_running_loop().call_later(runs_s, self.once, name, "end")
             return
         self.ended.setdefault(job, {})[name] = at
+        self.ended_s.setdefault(job, {})[name] = time.time()
         status = succeeded(self._ready[name], at)
         await call(client, "PATCH", f"{path}/status", {"status": status})

@@ -44,6 +44,7 @@ class Run:
 
     began_us: int = 0
     ended_us: int = 0
+    is_evicted: bool = False
 
 
 @dataclass
@@ -61,6 +62,7 @@ class MemoryKueue:
     pods: dict[str, Object] = field(default_factory=dict)
     log: list[tuple[str, str, Object]] = field(default_factory=list)
     told: list[Object] = field(default_factory=list)
+    records: dict[str, Object] = field(default_factory=dict)
     runs: dict[tuple[str, int], Run] = field(default_factory=dict)
     on_write: Callable[[], None] = lambda: None
 
@@ -325,7 +327,7 @@ class MemoryKueue:
             else:
                 status = {"phase": "Failed"}
             if run := self._run(pod):
-                run.ended_us = self._second_us()
+                run.ended_us, run.is_evicted = self._second_us(), is_removed
             self._store_pod({**pod, "status": status}, is_removed=is_removed)
 
     def _store_pod(self, pod: Object, *, is_removed: bool = False) -> None:
@@ -369,6 +371,40 @@ class MemoryKueue:
         assert "QuotaReserved" in kept, "its quota would be removed"
         names = status["nominatedClusterNames"]
         return self.change(key, {"status": {"nominatedClusterNames": names}})
+
+    async def get_record(self, uid: str) -> Object:
+        if uid not in self.records:
+            raise ApiMissingError(f"no record {uid}")
+        return deepcopy(self.records[uid])
+
+    async def create_record(self, body: Mapping[str, Any]) -> Object:
+        uid = body["metadata"]["name"]
+        if uid in self.records:
+            raise ApiConflictError(f"record {uid} is there")
+        return self._store_record(uid, dict(body))
+
+    async def patch_record(self, uid: str, body: Mapping[str, Any]) -> Object:
+        self._require_record(uid, body["metadata"]["resourceVersion"])
+        return self._store_record(uid, merged(self.records[uid], deepcopy(dict(body))))
+
+    async def delete_record(self, uid: str, version: str) -> None:
+        self._require_record(uid, version)
+        self.version += 1
+        self.log.append(("", "record deleted", self.records.pop(uid)))
+
+    def _require_record(self, uid: str, version: str) -> None:
+        if uid not in self.records:
+            raise ApiMissingError(f"no record {uid}")
+        if self.records[uid]["metadata"]["resourceVersion"] != version:
+            raise ApiConflictError(f"record {uid} is newer")
+
+    def _store_record(self, uid: str, body: Object) -> Object:
+        self.version += 1
+        body = deepcopy(body)
+        body["metadata"]["resourceVersion"] = str(self.version)
+        self.records[uid] = body
+        self.log.append(("", "record changed", deepcopy(body)))
+        return deepcopy(body)
 
     async def activate(self, name: str, body: Mapping[str, Any]) -> None:
         self.told.append({"activated": name})
@@ -430,6 +466,11 @@ def synchronise(manager: MemoryKueue, workers: Mapping[str, MemoryKueue]) -> Non
     """MultiKueue looks at all Workloads of the manager: it copies, watches and removes."""
     for key in list(manager.workloads):
         _synchronise(manager, workers, key)
+    for worker in workers.values():
+        for at, body in list(worker.workloads.items()):
+            is_its = body["metadata"].get("labels", {}).get(ORIGIN) == manager.server
+            if is_its and at._replace(server=manager.server) not in manager.workloads:
+                worker.remove(at)
 
 
 def _synchronise(
@@ -473,7 +514,7 @@ def _copied(
         is_there = at in workers[name].workloads
         if name in wanted and not is_there:
             annotations = deepcopy(body["metadata"].get("annotations", {}))
-            labels = {ORIGIN: "manager"}
+            labels = {ORIGIN: manager.server}
             workers[name].create(key.name, body["spec"], annotations=annotations, labels=labels)
         elif name not in wanted and is_there:
             workers[name].remove(at)

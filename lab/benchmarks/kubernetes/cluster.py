@@ -43,6 +43,8 @@ class RealCluster:
     """The folder of kube-apiserver and, where they are wanted, of the others."""
     has_controller: bool = False
     """Whether its Job controller and its scheduler are real."""
+    tokens: str = _TOKENS
+    audit: str = _AUDIT
     _running: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def __enter__(self) -> Self:
@@ -50,8 +52,8 @@ class RealCluster:
         self._etcd, self._peer, self.port = free_ports(3)
         key = self._file("sa.key")
         subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
-        (self.folder / "tokens.csv").write_text(_TOKENS)
-        (self.folder / "audit.yaml").write_text(_AUDIT)
+        (self.folder / "tokens.csv").write_text(self.tokens)
+        (self.folder / "audit.yaml").write_text(self.audit)
         self._start("etcd", ["etcd", *self._etcd_options()])
         self._start("api", [self._program("kube-apiserver"), *self._api_options()])
         return self

@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 from services.kueue.model.bodies import Body
 from services.kueue.model.names import ADMISSION_MANAGER, API_VERSION, PLACEMENT_MANAGER
+from services.kueue.model.records import RECORD_VERSION
 from services.kueue.model.workloads import WorkloadKey
 from shared.kubernetes.api import ApiServer
 
@@ -13,6 +14,8 @@ WORKLOADS: Final = f"/apis/{API_VERSION}/workloads"
 CHECKS: Final = f"/apis/{API_VERSION}/admissionchecks"
 CONFIGS: Final = f"/apis/{API_VERSION}/multikueueconfigs"
 FLAVORS: Final = f"/apis/{API_VERSION}/resourceflavors"
+RECORDS: Final = f"/apis/{RECORD_VERSION}/workloadrecords"
+RECORDS_MISSING: Final = "apply helm/coplace/files/workloadrecords.yaml: docs/how-to/kueue.md"
 KUEUE_MISSING: Final = "install Kueue 0.14 or newer there: docs/how-to/kueue.md"
 
 
@@ -35,9 +38,29 @@ class WorkloadServer(ApiServer):
         """Own the admission of a Workload, as Kueue does."""
         return await self.apply_status(_path(key), body, ADMISSION_MANAGER)
 
+    async def get_record(self, uid: str) -> Mapping[str, Any]:
+        """Return the record of a Workload as it is now."""
+        return await self.read(_record(uid))
+
+    async def create_record(self, body: Body) -> Mapping[str, Any]:
+        """Create the record of a Workload."""
+        return await self.add(RECORDS, body)
+
+    async def patch_record(self, uid: str, body: Body) -> Mapping[str, Any]:
+        """Merge into the record of a Workload; returns what it is then."""
+        return await self.merge(_record(uid), body)
+
+    async def delete_record(self, uid: str, version: str) -> None:
+        """Delete the record of a Workload, where it is as it was seen."""
+        await self.remove(_record(uid), {"preconditions": {"resourceVersion": version}})
+
     async def activate(self, name: str, body: Body) -> None:
         """Own the condition of an AdmissionCheck that it is answered."""
         await self.apply_status(f"{CHECKS}/{quote(name)}", body, PLACEMENT_MANAGER)
+
+
+def _record(uid: str) -> str:
+    return f"{RECORDS}/{quote(uid)}"
 
 
 def _path(key: WorkloadKey) -> str:

@@ -11,7 +11,8 @@ from services.kueue.model.states import WorkloadState
 from shared.kubernetes.meter import ApiMeter
 
 _KINDS: Final = (
-    *("workloads", "pods", "nodes", "admissionchecks", "multikueueconfigs", "resourceflavors"),
+    *("workloads", "workloadrecords", "pods", "nodes"),
+    *("admissionchecks", "multikueueconfigs", "resourceflavors"),
 )
 
 States = Callable[[], Iterable[tuple[str, WorkloadState]]]
@@ -37,6 +38,7 @@ class KueueMeter(ApiMeter):
             monotonic_s=monotonic_s,
         )
         self._states: States = tuple
+        self._meter = meter
         meter.create_observable_gauge(
             "kueue_silence",
             [self.observe_silence],
@@ -47,6 +49,20 @@ class KueueMeter(ApiMeter):
             "kueue_workloads",
             [self._observe_workloads],
             description="Workloads that Coplace has a say on, by their state with it",
+        )
+
+    def watch_lease(self, silent_s: Callable[[], float], let_go: Callable[[], int]) -> None:
+        """Report for how long Coplace has been silent, and how many Workloads were let go."""
+        self._meter.create_observable_gauge(
+            "kueue_coplace_silence",
+            [lambda _: [Observation(silent_s())]],
+            unit="s",
+            description="Time since the Lease of Coplace was renewed",
+        )
+        self._meter.create_observable_counter(
+            "kueue_let_go",
+            [lambda _: [Observation(let_go())]],
+            description="Workloads that were given to Kueue's own rules",
         )
 
     def watch(self, states: States) -> None:

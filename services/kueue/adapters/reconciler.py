@@ -11,24 +11,36 @@ from weakref import WeakValueDictionary
 import structlog
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_pb2 import VERDICT_WITHDRAWN, PlacementDecided
+from coplace.v1.pricing_pb2 import ChargeMade
 
 from coplace_client.errors import RejectedError, UnusableError
-from services.kueue.model.bodies import Body, activated, checked, deactivated, nominated
+from services.kueue.model.bodies import (
+    Body,
+    activated,
+    checked,
+    deactivated,
+    nominated,
+    recalled,
+)
+from services.kueue.model.charged import charged_words
 from services.kueue.model.explained_wait import ExplainedWait
 from services.kueue.model.facts import KueueTerms, id_of
 from services.kueue.model.names import ADMISSION_MANAGER, API_VERSION
-from services.kueue.model.records import WorkloadRecord, recording
+from services.kueue.model.records import WorkloadRecord, name_of, recording
 from services.kueue.model.states import WorkloadState, workload_state
 from services.kueue.model.workloads import KueueWorkload, WorkloadKey, WorkloadUid, identified
 from services.kueue.processor.decisions import obeying
 from services.kueue.processor.effects import (
     AnswerCheck,
     Deactivate,
+    DropRecord,
     KeepRecord,
     LookAgain,
     Nominate,
+    NoteRecalled,
     NotifyOwner,
     WorkloadEffect,
+    WriteEffect,
 )
 from services.kueue.processor.mirror import WorkloadMirror
 from services.kueue.processor.reconcile import (
@@ -37,6 +49,7 @@ from services.kueue.processor.reconcile import (
     SeenWorkload,
     Surroundings,
     WaitLimit,
+    answers_of_copy,
     overdue,
     reconcile,
     stray,
@@ -47,7 +60,7 @@ from shared.kubernetes.decisions import DecisionsInOrder
 from shared.kubernetes.effects import PublishFact
 from shared.kubernetes.events import user_event
 from shared.kubernetes.facts import FactTaker
-from shared.kubernetes.objects import condition_of, mapping_of
+from shared.kubernetes.objects import condition_of, is_older, mapping_of
 from shared.kubernetes.work_list import WorkList
 
 _RETRY_S: Final = 1.0
@@ -66,6 +79,10 @@ class WorkloadApi(Protocol):
     async def patch(self, key: WorkloadKey, body: Body) -> Mapping[str, Any]: ...
     async def answer_checks(self, key: WorkloadKey, body: Body) -> Mapping[str, Any]: ...
     async def nominate(self, key: WorkloadKey, body: Body) -> Mapping[str, Any]: ...
+    async def get_record(self, uid: str) -> Mapping[str, Any]: ...
+    async def create_record(self, body: Body) -> Mapping[str, Any]: ...
+    async def patch_record(self, uid: str, body: Body) -> Mapping[str, Any]: ...
+    async def delete_record(self, uid: str, version: str) -> None: ...
     async def activate(self, name: str, body: Body) -> None: ...
     async def tell(self, namespace: str, event: Body) -> None: ...
 
@@ -147,6 +164,34 @@ class WorkloadReconciler:
             self._odd(cluster)
             return None
 
+    def replace_records(self, cluster: str, found: Sequence[Mapping[str, Any]]) -> None:
+        """Replace all records of an API server."""
+        there = [each for each in found if self._is_record(cluster, each)]
+        for uid in self.mirror.replace_records(cluster, there):
+            self.touch(uid)
+
+    def see_record(
+        self, cluster: str, found: Mapping[str, Any], *, is_removed: bool = False
+    ) -> None:
+        """Note a record that is new, has changed or was deleted."""
+        if not self._is_record(cluster, found):
+            return
+        if is_removed:
+            uid = WorkloadUid(cluster, name_of(found).uid)
+            self.mirror.note_dropped(uid)
+        else:
+            uid = self.mirror.put_record(cluster, found)
+        self.touch(uid)
+
+    def _is_record(self, cluster: str, found: Mapping[str, Any]) -> bool:
+        try:
+            name_of(found)
+        except RejectedError as error:
+            log.error("not a record", cluster=cluster, problem=str(error))
+            self._odd(cluster)
+            return False
+        return True
+
     def replace_pods(self, cluster: str, found: Sequence[Mapping[str, Any]]) -> None:
         """Note all pods of a cluster that Coplace started: others were deleted."""
         for uid in self.mirror.lose_pods(cluster, found, self._now_us()):
@@ -187,6 +232,14 @@ class WorkloadReconciler:
                 name = str(mapping_of(each.get("metadata")).get("name"))
                 await self._api(cluster).activate(name, activated(each, self._now_us()))
                 log.info("answers the check", cluster=cluster, check=name)
+
+    async def note_charge(self, charge: ChargeMade) -> None:
+        """Notify the user of a Workload of what its run cost, while it is there."""
+        uid = self.mirror.of_id(charge.job_id)
+        workload = self.mirror.workload(uid) if uid else None
+        if workload is not None and not workload.is_deleted_there:
+            effect = NotifyOwner(workload, "Charged", charged_words(charge))
+            await self._tell_user(workload, effect)
 
     def states(self) -> Iterator[tuple[str, WorkloadState]]:
         """Yield the API server and the state of each Workload that has to do with Coplace."""
@@ -232,7 +285,8 @@ class WorkloadReconciler:
         if uid is None:
             return await self._carry_out(obeying(decision, None, None, self._moment()))
         async with self._lock(uid):
-            seen, record = self._seen(uid), self.mirror.record(uid)
+            record = await self._fresh(uid)
+            seen = self._seen(uid)
             if decision.verdict == VERDICT_WITHDRAWN and seen.copy is not None:
                 seen = replace(seen, copy=await self._copy_now(seen.copy))
             done = await self._carry_out(obeying(decision, seen, record, self._moment()))
@@ -336,7 +390,7 @@ class WorkloadReconciler:
             return ()
         if self.mirror.is_copy(workload):
             return self._of_copy(workload)
-        record, moment = self.mirror.record(uid), self._moment()
+        record, moment = await self._fresh(uid), self._moment()
         seen = await self._with_explained(self._noted(uid, record), record, moment)
         told = self._told.get(uid, ())
         return [
@@ -345,14 +399,26 @@ class WorkloadReconciler:
             if not (isinstance(each, PublishFact) and each.event.id in told)
         ]
 
+    async def _fresh(self, uid: WorkloadUid) -> WorkloadRecord | None:
+        """Return the record of a Workload, which is then seen at least as new as it was when that
+        was written: lists and watches of both are not one."""
+        record, workload = self.mirror.record(uid), self.mirror.workload(uid)
+        if record is not None and workload is not None and _is_seen_before(workload, record):
+            now = await self._fetched(workload.key)
+            if now is None or now.id != uid:
+                self.mirror.note_deleted(workload)
+        return record
+
     def _of_copy(self, copy: KueueWorkload) -> Sequence[WorkloadEffect]:
         """What runs for a Workload of a manager is that one's concern."""
         root = self.mirror.root(copy)
         record = self.mirror.record(root.id) if root else None
         claim = record.claim if record else None
+        checks = self.mirror.checks(copy.server)
+        if root is not None and record is not None and record.is_let_go(root.reservation):
+            return answers_of_copy(copy, root, record, checks)
         if claim is not None and claim.is_live and claim.cluster == copy.server:
             return ()
-        checks = self.mirror.checks(copy.server)
         wanted = stray(copy, checks)
         if not wanted:
             return ()
@@ -366,13 +432,16 @@ class WorkloadReconciler:
         workload, record = self.mirror.workload(uid), self.mirror.record(uid)
         if workload is None:
             raise KeyError(uid)
-        cluster = record.claim.cluster if record and record.claim.is_live else workload.server
+        cluster = workload.chosen_cluster or workload.server
+        if record is not None and record.claim.is_live:
+            cluster = record.claim.cluster
         around = Surroundings(
             checks=self.mirror.checks(workload.server),
             copy_checks=self.mirror.checks(cluster),
             selector=self._known.selectors.get(cluster, {}),
             flavors=self.mirror.flavors(cluster),
             hostnames=self._known.hostnames(cluster),
+            cluster=cluster,
         )
         copy = self.mirror.copy(workload, record) if record else None
         pods, is_known = self.mirror.pods(uid), bool(self._told.get(uid))
@@ -399,15 +468,18 @@ class WorkloadReconciler:
     def _over_since(self, seen: SeenWorkload, record: WorkloadRecord | None) -> int:
         """Return since when a Workload was seen not to run any more under its newest grant."""
         workload = seen.workload
-        if record is None or not record.claim.is_live:
-            self._over.pop(workload.id, None)
-            return 0
-        if not workload.is_over and workload.reservation == record.reservation:
+        reservation = ""
+        if record is not None and record.claim.is_live:
+            reservation = record.reservation
+        elif record is not None and record.let_go is not None:
+            reservation = record.let_go.reservation
+        is_on = not workload.is_over and workload.reservation == reservation
+        if record is None or not reservation or is_on:
             self._over.pop(workload.id, None)
             return 0
         before = self._over.get(workload.id)
-        if before is None or before[0] != record.claim.grant:
-            before = self._over[workload.id] = (record.claim.grant, self._now_us())
+        if before is None or before[0] != record.run_label:
+            before = self._over[workload.id] = (record.run_label, self._now_us())
         return before[1]
 
     async def _with_explained(
@@ -441,7 +513,9 @@ class WorkloadReconciler:
                 await self._tell(event)
             case NotifyOwner(workload):
                 await self._tell_user(workload, effect)
-            case KeepRecord() | AnswerCheck() | Nominate() | Deactivate():
+            case KeepRecord() | DropRecord():
+                return await self._kept(effect)
+            case AnswerCheck() | Nominate() | NoteRecalled() | Deactivate():
                 return await self._written(effect)
         return True
 
@@ -452,11 +526,41 @@ class WorkloadReconciler:
         if uid is not None:
             self._told[uid].add(event.id)
 
-    async def _written(self, effect: KeepRecord | AnswerCheck | Nominate | Deactivate) -> bool:
+    async def _kept(self, effect: KeepRecord | DropRecord) -> bool:
+        workload, record = effect.workload, effect.record
+        api, uid = self._api(workload.server), workload.id
+        try:
+            if isinstance(effect, DropRecord):
+                await api.delete_record(uid.uid, record.version)
+                self._drop(uid)
+            else:
+                body = recording(workload, record)
+                asked = (
+                    api.patch_record(uid.uid, body) if record.version else api.create_record(body)
+                )
+                self.mirror.put_record(uid.server, await asked)
+        except (ApiConflictError, ApiMissingError):
+            await self._record_fetched(uid)
+            return False
+        log.info(str(effect), workload="/".join(workload.key))
+        self.touch(uid)
+        return True
+
+    async def _record_fetched(self, uid: WorkloadUid) -> None:
+        """Note the record of a Workload as it is now."""
+        try:
+            self.mirror.put_record(uid.server, await self._api(uid.server).get_record(uid.uid))
+        except ApiMissingError:
+            self._drop(uid)
+
+    def _drop(self, uid: WorkloadUid) -> None:
+        """Forget what was known of a Workload: its end was published."""
+        self.mirror.drop_record(uid)
+        self._told.pop(uid, None)
+
+    async def _written(self, effect: WriteEffect) -> bool:
         workload = effect.workload
         if workload.is_deleted_there:
-            if isinstance(effect, KeepRecord):
-                self.mirror.keep(workload.id, effect.record)
             return True
         try:
             fields = await self._write(effect)
@@ -470,23 +574,22 @@ class WorkloadReconciler:
         self.touch(workload.id)
         return True
 
-    async def _write(
-        self, effect: KeepRecord | AnswerCheck | Nominate | Deactivate
-    ) -> Mapping[str, Any] | None:
+    async def _write(self, effect: WriteEffect) -> Mapping[str, Any] | None:
         """Return what a Workload is then; None where it is another than was seen."""
         workload = effect.workload
         api, key = self._api(workload.server), workload.key
         match effect:
-            case KeepRecord(_, record):
-                return await api.patch(key, recording(workload, record))
             case AnswerCheck(_, names, state, message, updates, requeue_s):
                 more: dict[str, Any] = {"updates": updates, "requeue_s": requeue_s}
                 body = checked(workload, names, state, message, self._now_us(), **more)
                 return await api.answer_checks(key, body)
             case Deactivate():
                 return await api.patch(key, deactivated(workload))
+            case NoteRecalled(_, grant):
+                return await api.patch(key, recalled(workload, grant))
             case Nominate(_, clusters):
                 return await self._nominated(workload, clusters)
+        return None
 
     async def _nominated(
         self, workload: KueueWorkload, clusters: Sequence[str]
@@ -518,4 +621,12 @@ class WorkloadReconciler:
             log.info("event not taken", workload="/".join(key), problem=str(error))
 
 
-_WRITES: Final = (KeepRecord, AnswerCheck, Nominate, Deactivate)
+_WRITES: Final = (KeepRecord, DropRecord, AnswerCheck, Nominate, NoteRecalled, Deactivate)
+
+
+def _is_seen_before(workload: KueueWorkload, record: WorkloadRecord) -> bool:
+    """Return whether a Workload was seen as it was before its record was decided on."""
+    if workload.is_deleted_there:
+        return False
+    version, least = workload.resource_version, record.workload_version
+    return not version or is_older(version, least)

@@ -28,6 +28,25 @@ class WorkloadPodWatcher:
         self._workloads.see_pod(cluster, found, is_removed=True)
 
 
+class RecordWatcher:
+    """What Coplace keeps of Workloads."""
+
+    def __init__(self, workloads: WorkloadReconciler) -> None:
+        self._workloads = workloads
+
+    def replace(self, cluster: str, found: Sequence[Mapping[str, Any]]) -> None:
+        """Pass on all records."""
+        self._workloads.replace_records(cluster, found)
+
+    def changed(self, cluster: str, found: Mapping[str, Any]) -> None:
+        """Pass on a record that is new, or has changed."""
+        self._workloads.see_record(cluster, found)
+
+    def deleted(self, cluster: str, found: Mapping[str, Any]) -> None:
+        """Pass on a record that was deleted."""
+        self._workloads.see_record(cluster, found, is_removed=True)
+
+
 class NamedWatcher:
     """Objects of which there are few, kept by name: all of them are passed on at each change."""
 

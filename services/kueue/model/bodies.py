@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import orjson
 
-from services.kueue.model.names import API_VERSION, WORKLOAD
+from services.kueue.model.names import API_VERSION, RECALLED, WORKLOAD
 from services.kueue.model.records import WorkloadRecord
 from services.kueue.model.workloads import CheckState, KueueWorkload
 from shared.domain.hostlist import expand
@@ -78,6 +78,13 @@ def deactivated(workload: KueueWorkload) -> Body:
     return {"metadata": version, "spec": {"active": False}}
 
 
+def recalled(workload: KueueWorkload, grant: int) -> Body:
+    """Note that a grant is recalled. It is a write that an answer on its way meets: what was
+    decided before does not count any more."""
+    version = {"uid": workload.id.uid, "resourceVersion": workload.resource_version}
+    return {"metadata": {**version, "annotations": {RECALLED: str(grant)}}}
+
+
 def pod_set_updates(
     workload: KueueWorkload,
     record: WorkloadRecord,
@@ -107,6 +114,15 @@ def pod_set_updates(
         update = {"name": each.name, "labels": labels, "annotations": annotations}
         found.append({**update, "nodeSelector": chosen} if chosen else update)
     return found
+
+
+def let_go_updates(workload: KueueWorkload, record: WorkloadRecord, uid: str) -> list[Body]:
+    """Return what the pods of a Workload get that Kueue starts by its own rules: by what Coplace
+    knows them."""
+    labels = {WORKLOAD: uid, GRANT: str(record.run_label)}
+    annotations = {JOB_ID: record.job_id}
+    told = {"labels": labels, "annotations": annotations}
+    return [{"name": each.name, **told} for each in workload.pod_sets]
 
 
 def _only_node(record: WorkloadRecord, hostnames: Mapping[str, str]) -> Mapping[str, str]:

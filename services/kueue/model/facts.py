@@ -1,7 +1,7 @@
 """Workloads as facts for Coplace: the same fact has the same id whenever it is published."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from coplace.v1.ingest_service_pb2 import Envelope
@@ -39,12 +39,13 @@ _OUTCOMES: Final = {"Succeeded": JOB_OUTCOME_COMPLETED, "Failed": JOB_OUTCOME_FA
 class KueueTerms:
     """What Workloads do not say: the site where they are submitted, the architecture that keeps
     them among the clusters of this process, the limit of those that have none, s, and the node
-    model of each cluster."""
+    model and the highest clock of each cluster."""
 
     site: str
     architecture: str
     default_walltime_s: float
     node_models: Mapping[str, str]
+    top_ghz: Mapping[str, float] = field(default_factory=dict)
 
 
 def id_of(workload: KueueWorkload, terms: KueueTerms) -> str:
@@ -201,7 +202,7 @@ def answers(
     its run was requeued and is charged. The requeue goes first, so that the job never counts as
     over."""
     past, claim = record.past, record.claim
-    if past is not None and past.claim.grant >= claim.declined and past.claim.has_begun:
+    if past is not None and past.is_newer_than(claim.declined) and past.claim.has_begun:
         ran = replace(record, claim=past.claim)
         end = RunEnd(JOB_OUTCOME_CANCELLED, past.ended_us)
         at_us = max(past.claim.at_us, past.ended_us)

@@ -28,6 +28,8 @@ def workload_state(
         return WorkloadState.WAITS if asks else None
     if record.outcome:
         return WorkloadState.ENDED
+    if record.let_go is not None and not record.claim.is_live:
+        return WorkloadState.GRANTED
     if not record.claim.is_live:
         return WorkloadState.HELD if record.hold.is_held else WorkloadState.WAITS
     return WorkloadState.RUNS if record.claim.has_begun else WorkloadState.GRANTED

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from services.kueue.model.names import APP, FINALIZER, ORIGIN, RECORD
+from services.kueue.model.names import APP, ORIGIN, RECALLED
+from shared.domain.times import in_utc
 from shared.kubernetes.objects import (
     ApiObject,
     condition_of,
@@ -25,7 +26,7 @@ from shared.kubernetes.objects import (
 _EVICTED: Final = "Evicted"
 _CONDITION: Final = ("type", "status", "reason", "lastTransitionTime")
 _METADATA: Final = (
-    *("name", "namespace", "uid", "resourceVersion", "finalizers"),
+    *("name", "namespace", "uid", "resourceVersion"),
     *("creationTimestamp", "deletionTimestamp"),
 )
 _SPEC: Final = ("queueName", "priority", "active", "maximumExecutionTimeSeconds")
@@ -47,6 +48,14 @@ class WorkloadUid(NamedTuple):
 
     server: str
     uid: str
+
+
+class RecordName(NamedTuple):
+    """The Workload that a record is of."""
+
+    uid: str
+    namespace: str
+    name: str
 
 
 class CheckState(StrEnum):
@@ -119,7 +128,7 @@ def trimmed(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     own = {
         **_only(metadata, _METADATA),
         "labels": _only(labels, (ORIGIN,)),
-        "annotations": _only(texts_of(metadata.get("annotations")), (RECORD,)),
+        "annotations": _only(texts_of(metadata.get("annotations")), (RECALLED,)),
         "ownerReferences": [_only(each, ("name",)) for each in owners],
     }
     asked = {**_only(spec, _SPEC), "podSets": sets}
@@ -169,6 +178,15 @@ def _trimmed_containers(told: object) -> object:
     return [{name: each[name] for name in names if name in each} for each in told]
 
 
+def unseen(server: str, name: RecordName, created_at_us: int) -> "KueueWorkload":
+    """Return a Workload of which its record alone is known: its API server is to be asked."""
+    metadata = {
+        **name._asdict(),
+        "creationTimestamp": in_utc(created_at_us / 1e6),
+    }
+    return KueueWorkload(server, {"metadata": metadata})
+
+
 @dataclass(frozen=True, slots=True)
 class KueueWorkload(ApiObject):
     """One Workload of one API server; `is_deleted_there` where that has it no more."""
@@ -188,9 +206,9 @@ class KueueWorkload(ApiObject):
         return WorkloadUid(self.server, self.uid)
 
     @property
-    def is_kept(self) -> bool:
-        """Return whether it is not deleted before the finalizer of Coplace was removed."""
-        return FINALIZER in self.finalizers and not self.is_deleted_there
+    def recalled(self) -> str:
+        """Return the newest grant that was recalled from it; empty where none was."""
+        return self.annotations.get(RECALLED, "")
 
     @property
     def is_copy(self) -> bool:

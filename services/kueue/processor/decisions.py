@@ -23,7 +23,7 @@ from shared.kubernetes.claims import AfterStop, GrantClaim, StopRequest
 from shared.kubernetes.effects import PublishFact
 from shared.kubernetes.texts import shown
 
-_GONE = "the Workload is not there any more"
+_GONE = "the Workload has ended or was deleted"
 _WAITS_AGAIN = (AfterStop.REQUEUE, AfterStop.DECLINE)
 
 
@@ -35,7 +35,7 @@ def obeying(
 ) -> Sequence[WorkloadEffect]:
     """Return what to do about a decision on a Workload (None: its API server does not have it any
     more). All that follows is kept in its record; the rest is done by `reconcile`."""
-    if seen is None:
+    if seen is None or (record is None and seen.workload.is_over):
         return _without_workload(decision, moment)
     if record is None:
         try:
@@ -126,6 +126,8 @@ class _DecidedWorkload:
             return self.record.outcome or "the Workload has ended or was deleted"
         if self.claim.is_live:
             return f"the run under grant {self.claim.grant} has not ended yet"
+        if self.record.let_go is not None:
+            return "Kueue starts it by its own rules: Coplace was silent"
         if not decision.node_names:
             return "the decision names no nodes"
         if decision.cluster not in self.seen.around.checks.clusters_of(workload):
@@ -183,7 +185,7 @@ class _DecidedWorkload:
         record, claim, decision = self.record, self.claim, self.decision
         if record.outcome:
             return self._said_before()
-        if claim.is_live:
+        if claim.is_live or record.let_go is not None:
             return self._stop(AfterStop.CANCEL)
         word = "rejected" if decision.verdict == VERDICT_REJECTED else "cancelled"
         kept, told = record, list(self._said_before())

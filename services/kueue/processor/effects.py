@@ -11,7 +11,19 @@ from shared.kubernetes.effects import PublishFact
 
 @dataclass(frozen=True, slots=True)
 class KeepRecord:
-    """Keep what is known of a Workload, where that is as it was seen."""
+    """Keep what is known of a Workload, where its record is as it was read."""
+
+    workload: KueueWorkload
+    record: WorkloadRecord
+    words: str
+
+    def __str__(self) -> str:
+        return self.words
+
+
+@dataclass(frozen=True, slots=True)
+class DropRecord:
+    """Forget a Workload that is over: its end was published."""
 
     workload: KueueWorkload
     record: WorkloadRecord
@@ -48,6 +60,17 @@ class Nominate:
 
 
 @dataclass(frozen=True, slots=True)
+class NoteRecalled:
+    """Note on a Workload that a grant is recalled, where that is as it was seen."""
+
+    workload: KueueWorkload
+    grant: int
+
+    def __str__(self) -> str:
+        return f"recalled grant {self.grant}"
+
+
+@dataclass(frozen=True, slots=True)
 class Deactivate:
     """Have Kueue end a Workload, where that is as it was seen, and admit it no more."""
 
@@ -80,6 +103,6 @@ class LookAgain:
         return f"looked at again in {self.after_s:g} s"
 
 
-WorkloadEffect = (
-    PublishFact | KeepRecord | AnswerCheck | Nominate | Deactivate | NotifyOwner | LookAgain
-)
+WriteEffect = KeepRecord | DropRecord | AnswerCheck | Nominate | NoteRecalled | Deactivate
+"""It changes a Workload, or the record of one."""
+WorkloadEffect = PublishFact | WriteEffect | NotifyOwner | LookAgain

@@ -2,17 +2,37 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from coplace_client.errors import RejectedError
 from services.kueue.model.names import MULTIKUEUE_CHECK, PLACEMENT_CHECK
-from services.kueue.model.records import WorkloadRecord, parse_record
+from services.kueue.model.records import (
+    LET_GO_LEAST,
+    WorkloadRecord,
+    name_of,
+    parse_record,
+    version_of,
+)
 from services.kueue.model.run_id import RunId, run_of
-from services.kueue.model.workloads import CheckNames, KueueWorkload, WorkloadKey, WorkloadUid
+from services.kueue.model.workloads import (
+    CheckNames,
+    KueueWorkload,
+    WorkloadKey,
+    WorkloadUid,
+    unseen,
+)
 from shared.kubernetes.objects import is_older, mapping_of, texts_of
 from shared.kubernetes.pods import RunPod, read_pod, removed_pod
 
 _Objects = Mapping[str, Mapping[str, Any]]
+_PodName = tuple[str, str]
+
+
+class _Kept(NamedTuple):
+    """A record of an API server, or why it cannot be read."""
+
+    told: WorkloadRecord | RejectedError
+    version: str
 
 
 class WorkloadMirror:
@@ -29,11 +49,13 @@ class WorkloadMirror:
         self._id_of = id_of
         self._clusters, self._managers = frozenset(clusters), tuple(managers)
         self._workloads: dict[WorkloadUid, KueueWorkload] = {}
-        self._records: dict[WorkloadUid, WorkloadRecord | RejectedError | None] = {}
+        self._records: dict[WorkloadUid, _Kept] = {}
+        self._dropped: set[WorkloadUid] = set()
         self._of_keys: dict[WorkloadKey, WorkloadUid] = {}
         self._of_ids: dict[str, WorkloadUid] = {}
         self._of_uids: dict[str, WorkloadUid] = {}
-        self._pods: dict[WorkloadUid, dict[tuple[str, str], RunPod]] = {}
+        self._pods: dict[WorkloadUid, dict[_PodName, RunPod]] = {}
+        self._early: dict[_PodName, tuple[str, Mapping[str, Any]]] = {}
         self._checks: dict[str, _Objects] = {}
         self._configs: dict[str, _Objects] = {}
         self._flavors: dict[str, _Objects] = {}
@@ -59,9 +81,10 @@ class WorkloadMirror:
         """Return the record of a Workload; None where it has none. Raises RejectedError for one
         that cannot be read."""
         found = self._records.get(uid)
-        if isinstance(found, RejectedError):
-            raise RejectedError(found.field, found.problem)
-        return found
+        told = found.told if found else None
+        if isinstance(told, RejectedError):
+            raise RejectedError(told.field, told.problem)
+        return told
 
     def of_id(self, job_id: str) -> WorkloadUid | None:
         """Return the Workload that Coplace knows by an id."""
@@ -79,9 +102,9 @@ class WorkloadMirror:
         return None
 
     def copy(self, workload: KueueWorkload, record: WorkloadRecord) -> KueueWorkload | None:
-        """Return what runs for a Workload on the cluster that it was granted."""
-        cluster = record.claim.cluster
-        if not record.claim.is_live or cluster == workload.server:
+        """Return what runs for a Workload on the cluster that it was granted, or let go to."""
+        cluster = record.claim.cluster if record.claim.is_live else workload.chosen_cluster
+        if cluster in ("", workload.server):
             return None
         found = self.at(workload.key._replace(server=cluster))
         is_there = found is not None and found.is_copy and not found.is_deleted_there
@@ -98,28 +121,65 @@ class WorkloadMirror:
         if not self.is_copy(workload):
             self._of_ids[self._id_of(workload)] = uid
             self._of_uids[uid.uid] = uid
-            self._note_record(workload)
 
-    def _note_record(self, workload: KueueWorkload) -> None:
-        uid = workload.id
+    def put_record(self, server: str, fields: Mapping[str, Any]) -> WorkloadUid:
+        """Note a record that was seen, also of a Workload that was not; what was seen of it later
+        stays. Raises RejectedError where it does not say whose it is."""
+        name, version = name_of(fields), version_of(fields)
+        uid = WorkloadUid(server, name.uid)
+        before = self._records.get(uid)
+        if uid in self._dropped or (before and is_older(version, before.version)):
+            return uid
+        told: WorkloadRecord | RejectedError
         try:
-            self._records[uid] = record = parse_record(workload)
+            told = parse_record(fields)
         except RejectedError as error:
-            self._records[uid] = error
-            return
-        if record is None or not record.claim.is_live:
+            told = error
+        self._records[uid] = _Kept(told, version)
+        if isinstance(told, RejectedError):
+            return uid
+        if not told.claim.is_live and told.let_go is None:
             self._pods.pop(uid, None)
+        if uid not in self._workloads:
+            self._put_unseen(unseen(server, name, told.submitted.submitted_at_us))
+        if told.let_go is not None:
+            self._see_early(uid)
+        return uid
+
+    def _put_unseen(self, workload: KueueWorkload) -> None:
+        """Note a Workload of a record; where another has its name it was deleted."""
+        newer = self._of_keys.get(workload.key)
+        self.put(workload)
+        if newer is not None:
+            self._of_keys[workload.key] = newer
+            self.note_deleted(workload)
+
+    def drop_record(self, uid: WorkloadUid) -> None:
+        """Forget the record of a Workload; what is heard of it later is from before."""
+        if self._records.pop(uid, None):
+            self._dropped.add(uid)
+        self._pods.pop(uid, None)
+
+    def note_dropped(self, uid: WorkloadUid) -> None:
+        """Note that an API server has a record no more: nothing of it comes any more."""
+        self._records.pop(uid, None)
+        self._dropped.discard(uid)
+
+    def replace_records(self, server: str, found: Iterable[Mapping[str, Any]]) -> list[WorkloadUid]:
+        """Replace all records that an API server has, after a gap; returns what may have
+        changed. Raises RejectedError for one that does not say whose it is."""
+        before = {uid for uid in self._records if uid.server == server}
+        there = {self.put_record(server, each) for each in found}
+        for uid in before - there:
+            self.note_dropped(uid)
+        self._dropped -= {uid for uid in self._dropped if uid.server == server and uid not in there}
+        return [*(before | there)]
 
     def note_deleted(self, workload: KueueWorkload) -> None:
         """Note that an API server has a Workload no more."""
         before = self._workloads.get(workload.id)
         if before is not None:
             self._workloads[workload.id] = replace(before, is_deleted_there=True)
-
-    def keep(self, uid: WorkloadUid, record: WorkloadRecord) -> None:
-        """Keep what is known of a Workload that has no annotations any more."""
-        if uid in self._workloads:
-            self._records[uid] = record
 
     def remove(self, uid: WorkloadUid) -> None:
         """Forget a Workload."""
@@ -150,10 +210,11 @@ class WorkloadMirror:
         was granted what it runs under; None where there is none."""
         run = run_of(pod)
         uid = self._of_uids.get(run.uid) if run else None
+        name = (server, str(mapping_of(pod.get("metadata")).get("uid")))
         if run is None or uid is None or not self._is_run(run, uid):
+            self._note_early(name, run, pod, removed_us)
             return None
-        pods, own = self._pods.setdefault(uid, {}), mapping_of(pod.get("metadata"))
-        name = (server, str(own.get("uid")))
+        pods = self._pods.setdefault(uid, {})
         before = pods.get(name)
         found = removed_pod(pod, before, removed_us) if removed_us else read_pod(pod, before)
         if found == before or found.namespace != self._workloads[uid].key.namespace:
@@ -161,11 +222,29 @@ class WorkloadMirror:
         pods[name] = found
         return uid
 
+    def _note_early(
+        self, name: _PodName, run: RunId | None, pod: Mapping[str, Any], removed_us: int
+    ) -> None:
+        """Keep a pod of a Workload that was let go: another process keeps that, and its record may
+        be heard of after its pods."""
+        if removed_us:
+            self._early.pop(name, None)
+        elif run is not None and run.grant >= LET_GO_LEAST:
+            self._early[name] = (run.uid, pod)
+
+    def _see_early(self, uid: WorkloadUid) -> None:
+        """Note the pods that were heard of before the record of their Workload."""
+        found = [(name, pod) for name, (of, pod) in self._early.items() if of == uid.uid]
+        for name, pod in found:
+            del self._early[name]
+            self.see_pod(name[0], pod)
+
     def _is_run(self, run: RunId, uid: WorkloadUid) -> bool:
-        record = self._records.get(uid)
-        if not isinstance(record, WorkloadRecord):
+        found = self._records.get(uid)
+        if found is None or not isinstance(found.told, WorkloadRecord):
             return False
-        return record.claim.is_live and record.claim.grant == run.grant
+        is_live = found.told.claim.is_live or found.told.let_go is not None
+        return is_live and found.told.run_label == run.grant
 
     def pods(self, uid: WorkloadUid) -> Sequence[RunPod]:
         """Return the pods of the newest grant of a Workload."""
@@ -176,6 +255,8 @@ class WorkloadMirror:
     ) -> list[WorkloadUid]:
         """Note that pods which are not `there` were deleted in a gap; returns whose."""
         known = {str(mapping_of(each.get("metadata")).get("uid")) for each in there}
+        for name in [each for each in self._early if each[0] == server and each[1] not in known]:
+            del self._early[name]
         return [uid for uid, pods in self._pods.items() if _lost(pods, server, known, now_us)]
 
     def note_checks(self, server: str, checks: _Objects) -> None:
@@ -236,9 +317,7 @@ def _is_own(check: Mapping[str, Any]) -> bool:
     return _controller(check) == PLACEMENT_CHECK
 
 
-def _lost(
-    pods: dict[tuple[str, str], RunPod], server: str, known: Collection[str], now_us: int
-) -> bool:
+def _lost(pods: dict[_PodName, RunPod], server: str, known: Collection[str], now_us: int) -> bool:
     """Note which of these pods of a Workload were deleted; return whether any was."""
     gone = [
         name

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from coplace.v1.jobs_pb2 import JOB_OUTCOME_CANCELLED, JOB_OUTCOME_TIMED_OUT, JobOutcome
 
 from coplace_client.errors import RejectedError
-from services.kueue.model.bodies import pod_set_updates
+from services.kueue.model.bodies import let_go_updates, pod_set_updates
 from services.kueue.model.explained_wait import ExplainedWait
 from services.kueue.model.facts import (
     KueueTerms,
@@ -24,14 +24,16 @@ from services.kueue.model.facts import (
     submission,
     submission_of,
 )
-from services.kueue.model.records import PastRun, WorkloadRecord
+from services.kueue.model.records import LetGo, PastRun, WorkloadRecord
 from services.kueue.model.workloads import CheckNames, CheckState, KueueWorkload
 from services.kueue.processor.effects import (
     AnswerCheck,
     Deactivate,
+    DropRecord,
     KeepRecord,
     LookAgain,
     Nominate,
+    NoteRecalled,
     NotifyOwner,
     WorkloadEffect,
 )
@@ -50,6 +52,7 @@ _CROSSING_US: Final = 1 * _SECOND_US
 LAST_PODS_US: Final = 120 * _SECOND_US
 # Pods of which nobody has heard yet, though their Workload is over, are heard of within this time.
 _SETTLE_US: Final = 5 * _SECOND_US
+_BY_ITSELF: Final = "Coplace: Kueue starts it by its own rules"
 WORDS_EVERY_S: Final = 60.0
 """How often users read anew why a Workload waits that keeps its quota."""
 _OUTCOMES: Final = {
@@ -63,13 +66,15 @@ _OUTCOMES: Final = {
 class Surroundings(NamedTuple):
     """What is around a Workload: the checks of its API server and of that where its copy is, the
     labels of the nodes of its cluster and of each flavor there, and the nodes that the cluster
-    declared, by name, with the label by which pods ask for each."""
+    declared, by name, with the label by which pods ask for each. `cluster` is where it runs,
+    or would if it stayed."""
 
     checks: CheckNames = CheckNames()
     copy_checks: CheckNames = CheckNames()
     selector: Mapping[str, str] = {}
     flavors: Mapping[str, Mapping[str, str]] = {}
     hostnames: Mapping[str, str] = {}
+    cluster: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +120,8 @@ def reconcile(
         return _closed(seen, record)
     if record.claim.is_live:
         return _Granted(seen, record, moment).wanted()
+    if record.let_go is not None:
+        return _LetGoWorkload(seen, record, record.let_go, moment).wanted()
     return _WaitingWorkload(seen, record, moment).wanted()
 
 
@@ -295,8 +302,8 @@ def stray(copy: KueueWorkload, checks: CheckNames) -> Sequence[WorkloadEffect]:
 def _closed(seen: SeenWorkload, record: WorkloadRecord) -> Sequence[WorkloadEffect]:
     """Let it go. One that is activated again is submitted anew, or stays as it is."""
     workload = seen.workload
-    if workload.is_kept:
-        return [KeepRecord(workload, record, "let go")]
+    if workload.is_over:
+        return [DropRecord(workload, record, record.outcome)]
     if seen.around.checks.asks(workload):
         return _refuse(seen, f"Coplace: {record.outcome}: submit it anew")
     return ()
@@ -309,8 +316,124 @@ def _close(
     if record.stop is not None and record.stop.then is AfterStop.CANCEL:
         outcome = f"cancelled: {record.stop.reason}"
     event = finish(record, seen.workload, moment.terms, end, moment.now_us)
+    if seen.workload.is_over:
+        return [PublishFact(event), DropRecord(seen.workload, record, outcome)]
     kept = replace(record, outcome=outcome, stop=None)
     return [PublishFact(event), KeepRecord(seen.workload, kept, outcome)]
+
+
+def _unquiet_us(seen: SeenWorkload, moment: Moment) -> int:
+    """Return for how long the last pods of a run are waited for, and its copy on another cluster;
+    0: nothing of it runs any more, or nobody says what became of that."""
+    pods, over_us = seen.pods, seen.over_us or moment.now_us
+    waits_us = 0
+    if len(pods) < seen.workload.pods:
+        waits_us = _SETTLE_US
+    if seen.copy is not None or not all(each.is_over for each in pods):
+        waits_us = LAST_PODS_US
+    return max(0, over_us + waits_us - moment.now_us)
+
+
+def answers_of_grant(
+    seen: SeenWorkload, record: WorkloadRecord, moment: Moment
+) -> Sequence[WorkloadEffect]:
+    """Return the answers to Kueue of a Workload that was granted."""
+    workload = seen.workload
+    if not workload.may_start or workload.reservation != record.reservation:
+        return ()
+    return _Granted(seen, record, moment).answers()
+
+
+def answers_of_let_go(seen: SeenWorkload, record: WorkloadRecord) -> Sequence[WorkloadEffect]:
+    """Return the answers to Kueue of a Workload that it may start by its own rules."""
+    workload, checks = seen.workload, seen.around.checks
+    if not workload.may_start:
+        return ()
+    if own := checks.pending_of(workload):
+        uid = workload.id.uid
+        is_sent = bool(checks.dispatched_of(workload))
+        updates = [] if is_sent else let_go_updates(workload, record, uid)
+        return [AnswerCheck(workload, own, CheckState.READY, _BY_ITSELF, updates)]
+    if checks.awaits_nomination(workload):
+        return [Nominate(workload, list(checks.clusters_of(workload)))]
+    return ()
+
+
+def answers_of_copy(
+    copy: KueueWorkload, root: KueueWorkload, record: WorkloadRecord, checks: CheckNames
+) -> Sequence[WorkloadEffect]:
+    """Return the answer to Kueue of a copy of a Workload that was let go. One copy starts: which
+    one is kept first."""
+    let_go, own = record.let_go, checks.pending_of(copy)
+    if let_go is None or not own or not copy.may_start:
+        return ()
+    if not let_go.cluster:
+        kept = replace(record, let_go=replace(let_go, cluster=copy.server))
+        return [KeepRecord(root, kept, f"let go to {copy.server}")]
+    if let_go.cluster != copy.server:
+        return ()
+    updates = let_go_updates(copy, record, root.id.uid)
+    return [AnswerCheck(copy, own, CheckState.READY, _BY_ITSELF, updates)]
+
+
+@dataclass(frozen=True, slots=True)
+class _LetGoWorkload:
+    """Kueue starts it by its own rules, since Coplace was silent; its pods were not ready yet."""
+
+    seen: SeenWorkload
+    record: WorkloadRecord
+    let_go: LetGo
+    moment: Moment
+
+    def wanted(self) -> Sequence[WorkloadEffect]:
+        """Return what to do about it."""
+        workload, record, terms = self.seen.workload, self.record, self.moment.terms
+        told = [submission(terms.site, record.submitted), hold_word(record, terms)]
+        told += answers(record, workload, terms, self.moment.now_us)
+        return [*map(PublishFact, told), *self._next()]
+
+    def _next(self) -> Sequence[WorkloadEffect]:
+        workload, record = self.seen.workload, self.record
+        has_quota = record.is_let_go(workload.reservation) and not workload.is_over
+        if began := self._began(is_over=not has_quota):
+            return [began]
+        if not has_quota and (left_us := _unquiet_us(self.seen, self.moment)):
+            return [LookAgain(left_us / _SECOND_US)]
+        if workload.is_over:
+            end = finished_end(workload, ended_us(self.seen.pods))
+            return _close(self.seen, record, self.moment, end)
+        if not has_quota:
+            kept = replace(record, let_go=None)
+            return [KeepRecord(workload, kept, "Kueue took its quota: it is Coplace's again")]
+        if record.stop is not None:
+            return _refuse(self.seen, f"Coplace: {record.stop.reason}")
+        return answers_of_let_go(self.seen, record)
+
+    def _began(self, *, is_over: bool) -> KeepRecord | None:
+        """All of its pods are ready, or had been: it runs, without a grant, at the highest
+        clock."""
+        workload, pods = self.seen.workload, self.seen.pods
+        count = self.record.submitted.nodes
+        at_us = begun_us(pods, count) if is_over else all_ready_us(pods, count)
+        first = sorted(pods, key=lambda each: each.ready_us or each.started_us)[:count]
+        units = units_by_node(first)
+        if not at_us or not units or not units.keys() <= self.seen.around.hostnames.keys():
+            return None
+        names = sorted(units)
+        claim = replace(
+            self.record.claim,
+            grant=0,
+            is_live=True,
+            cluster=self.seen.around.cluster,
+            freq_ghz=self.moment.terms.top_ghz.get(self.seen.around.cluster, 0.0),
+            walltime_s=self.record.submitted.walltime_s,
+            at_us=at_us,
+            nodes=tuple(fold(names)),
+            node_units=tuple(units[name] for name in names),
+            run_uid=workload.id.uid,
+        )
+        kept = replace(self.record, claim=claim, reservation=self.let_go.reservation)
+        return KeepRecord(workload, kept, "has begun, without a grant")
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,9 +496,14 @@ class _Granted:
         return units_by_node(first[: self.seen.workload.pods])
 
     def _go_on(self) -> Sequence[WorkloadEffect]:
-        workload, record, around = self.seen.workload, self.record, self.seen.around
-        if record.stop is not None:
-            return self._stop(record.stop)
+        stop = self.record.stop
+        return self.answers() if stop is None else self._stop(stop)
+
+    def answers(self) -> Sequence[WorkloadEffect]:
+        """Return the answers to Kueue."""
+        workload, around = self.seen.workload, self.seen.around
+        if self.record.let_go is not None:
+            return answers_of_let_go(self.seen, self.record)
         if own := around.checks.pending_of(workload):
             return [self._ready(workload, own)]
         if around.checks.awaits_nomination(workload):
@@ -420,6 +548,8 @@ class _Granted:
         more."""
         if self.seen.workload.nominated:
             return [Nominate(self.seen.workload, [])]
+        if self.seen.workload.recalled != str(self.claim.grant):
+            return [NoteRecalled(self.seen.workload, self.claim.grant)]
         return self._decline(stop.reason)
 
     def _decline(self, why: str) -> Sequence[WorkloadEffect]:
@@ -458,7 +588,7 @@ class _Granted:
         """It waits again: that is kept first, and published then. Coplace may not start it before
         it has quota."""
         workload, claim = self.seen.workload, self.claim
-        kept = replace(self.record, claim=claim.over(), stop=None, past=None)
+        kept = replace(self.record, claim=claim.over(), stop=None, past=None, let_go=None)
         if stop is None or stop.then is not AfterStop.FORGET:
             kept = replace(kept, past=PastRun(claim, reason, self._ended_us()))
         if not self.seen.around.checks.asks(workload):
@@ -484,15 +614,7 @@ class _Granted:
         return self._decline("its Workload ended before it ran")
 
     def _unquiet_us(self) -> int:
-        """Return for how long its last pods are waited for, and its copy on another cluster; 0:
-        nothing of it runs any more, or nobody says what became of that."""
-        pods, over_us = self.seen.pods, self.seen.over_us or self.moment.now_us
-        waits_us = 0
-        if len(pods) < self.seen.workload.pods:
-            waits_us = _SETTLE_US
-        if self.seen.copy is not None or not all(each.is_over for each in pods):
-            waits_us = LAST_PODS_US
-        return max(0, over_us + waits_us - self.moment.now_us)
+        return _unquiet_us(self.seen, self.moment)
 
     def _began_late(self) -> KeepRecord | None:
         """A run that is over began when the last of its pods did. Where no pod of it was seen, it

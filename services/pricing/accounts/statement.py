@@ -191,6 +191,12 @@ class Statement:
         return self.opening_su + sum((each.amount_su for each in self.postings), Decimal(0))
 
 
+def is_of(account: str, asked: str) -> bool:
+    """Return whether an account is the one that was asked for, or below it where that ends with a
+    slash."""
+    return account.startswith(asked) if asked.endswith("/") else account == asked
+
+
 def statement_of(
     account: str,
     posted: Iterable[Posting],
@@ -198,8 +204,9 @@ def statement_of(
     until_us: int,
     closed_us: Sequence[int] = (),
 ) -> Statement:
-    """Return the statement of one account and a time."""
-    own = [each for each in posted if each.account == account]
+    """Return the statement of one account and a time; with a slash at its end, of all accounts
+    below it."""
+    own = [each for each in posted if is_of(each.account, account)]
     before = (each.amount_su for each in own if each.booked_at_us < from_us)
     within = [each for each in own if from_us <= each.booked_at_us < until_us]
     return Statement(account, from_us, until_us, sum(before, Decimal(0)), within, closed_us)

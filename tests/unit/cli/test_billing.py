@@ -185,6 +185,18 @@ def test_both_statement_commands_are_one_and_know_the_accounts(ledger: list[Char
         )
 
 
+def test_with_a_slash_at_its_end_an_account_is_all_below_it(ledger: list[ChargeMade]) -> None:
+    """As of a namespace of Kubernetes, whose queues are accounts."""
+    ledger += [charge(1, "2.000000", "physics/main"), charge(1, "9.000000", "physics")]
+    other = charge(1, "0.500000", "physics/night")
+    other.job_id = "<other>"
+    ledger.append(other)
+    for asked, price in (("physics/", "2.500000"), ("physics/night", "0.500000")):
+        last = said("statement", asked).splitlines()[-2]
+        assert [cell.strip() for cell in last.split("|")][1:5:3] == ["in all", price]
+    assert "known are physics, physics/, physics/main" in refusal("statement", "phys/")
+
+
 def test_what_is_late_is_in_the_statement_of_the_next_period(ledger: list[ChargeMade]) -> None:
     ledger.append(charge(1, "2.000000"))
     before = statement("--to=2026-01-02", "--format=json")

@@ -44,6 +44,7 @@ _HELD: Final = {
     **{("reservation set", name): _DECLARED for name in ("name", "users", "accounts")},
     **{("reservation set", name): _ASKED for name in ("nodes", "partition")},
     ("reservation set", "lasts"): _TEXT,
+    **{("kueue release", name): _DECLARED for name in ("site", "name")},
     ("authority check", "who"): _DECLARED,
     ("authority check", "action"): _OWN,
     ("authority check", "named"): _ASKED,

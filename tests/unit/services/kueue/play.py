@@ -1,5 +1,6 @@
 """One course of everything: Kueue, users and the adapter, with a whole region behind them."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,10 +12,11 @@ from coplace_client.errors import RejectedError
 from coplace_testing import Region
 from services.kueue.adapters.explainer import explained_wait_of
 from services.kueue.adapters.reconciler import ClustersKnown, WorkloadReconciler
+from services.kueue.adapters.silence import WorkloadReleaser
 from services.kueue.model.explained_wait import ExplainedWait
 from services.kueue.model.facts import KueueTerms
-from services.kueue.model.records import parse_record
-from services.kueue.model.workloads import KueueWorkload, WorkloadKey
+from services.kueue.model.records import LET_GO_LEAST, parse_record
+from services.kueue.model.workloads import WorkloadKey
 from services.kueue.processor.reconcile import WaitLimit
 from shared.clients.asked import is_asked
 from shared.kubernetes.api import ApiUnavailableError
@@ -56,6 +58,9 @@ class Play:
         self.region = Region([declared(each) for each in clusters], round_s=1.0)
         self.fate = Fate()
         self.clusters, self.manager = clusters, manager
+        self.selectors: Mapping[str, Mapping[str, str]] = {name: {} for name in clusters}
+        models, top_ghz = dict.fromkeys(clusters, "gold-6254"), dict.fromkeys(clusters, 3.1)
+        self.terms = KueueTerms("north", ARCHITECTURE, 3600, models, top_ghz)
         now = lambda: self.region.now_us  # noqa: E731
         self.workers = {
             each: MemoryKueue(each, now, quota=2 * NODES * CORES, slots=node_names(each))
@@ -69,31 +74,72 @@ class Play:
             server.on_write = self.check_starts
         self.home = self.servers[manager or clusters[0]]
         self.facts: dict[str, Envelope] = {}
+        self.granted: set[WorkloadKey] = set()
+        self.is_silent = self.was_silent = False
         self.position, self.slack_s = 0, 0.0
         self.began()
+        self.began_releaser()
 
     def began(self) -> None:
         """A process starts: it lists all, and reads decisions from where it had committed."""
         apis = {name: FatedApi(server, self.fate) for name, server in self.servers.items()}
-        selectors: Mapping[str, Mapping[str, str]] = {name: {} for name in self.clusters}
         self.adapter = WorkloadReconciler(
             apis,
             [self.manager] if self.manager else [],
             self,
             self,
-            ClustersKnown(selectors, lambda name: {each: each for each in node_names(name)}),
-            KueueTerms("north", ARCHITECTURE, 3600, dict.fromkeys(self.clusters, "gold-6254")),
+            ClustersKnown(self.selectors, lambda name: {each: each for each in node_names(name)}),
+            self.terms,
             WaitLimit(),
             lambda: self.region.now_us,
         )
         self.seen = dict.fromkeys(self.servers, 0)
         self.read = self.position
-        for name, server in self.servers.items():
-            self.adapter.note_checks(name, server.check_objects())
-            config = {"metadata": {"name": "workers"}, "spec": {"clusters": list(self.clusters)}}
-            self.adapter.note_configs(name, {"workers": config})
+        self._note_around(self.adapter)
         for name in self.servers:
             self.relist(name)
+        for name, server in self.servers.items():
+            self.adapter.replace_pods(name, list(server.pods.values()))
+
+    def began_releaser(self) -> None:
+        """The process beside the adapter starts, and lists all."""
+        apis = {name: FatedApi(server, self.fate) for name, server in self.servers.items()}
+        self.releaser = WorkloadReleaser(
+            apis,
+            [self.manager] if self.manager else [],
+            ClustersKnown(self.selectors, lambda _: {}),
+            self.terms,
+            lambda: self.region.now_us,
+            lambda: self.is_silent,
+        )
+        self._note_around(self.releaser)
+        self.relist_releaser()
+
+    def relist_releaser(self) -> None:
+        """It sees all there is."""
+        for name, server in self.servers.items():
+            self.releaser.replace(name, [dict(each) for each in server.workloads.values()])
+            self.releaser.replace_records(name, list(server.records.values()))
+
+    async def silent_second(self) -> None:
+        """A second in which the adapter does nothing."""
+        self.is_silent = self.was_silent = True
+        self.kueue()
+        for server in self.workers.values():
+            for key in list(server.workloads):
+                for _ in range(4):
+                    server.make_ready(key)
+        self.relist_releaser()
+        self.releaser.look_at_all()
+        await self.releaser.work_off()
+        self.is_silent = False
+        self.region.advance(1)
+
+    def _note_around(self, workloads: WorkloadReconciler) -> None:
+        for name, server in self.servers.items():
+            workloads.note_checks(name, server.check_objects())
+            config = {"metadata": {"name": "workers"}, "spec": {"clusters": list(self.clusters)}}
+            workloads.note_configs(name, {"workers": config})
 
     # What is outside of the adapter.
 
@@ -124,6 +170,7 @@ class Play:
         server = self.servers[name]
         self.seen[name] = len(server.log)
         self.adapter.replace(name, [dict(each) for each in server.workloads.values()])
+        self.adapter.replace_records(name, list(server.records.values()))
         self.adapter.replace_pods(name, list(server.pods.values()))
 
     def deliver(self, name: str, most: int, *, again: int = 0) -> None:
@@ -133,6 +180,8 @@ class Play:
         for _, kind, each in log[begin:end]:
             if kind.startswith("pod"):
                 self.adapter.see_pod(name, each, is_removed=kind == "pod deleted")
+            elif kind.startswith("record"):
+                self.adapter.see_record(name, each, is_removed=kind == "record deleted")
             elif kind == "deleted":
                 self.adapter.deleted(name, each)
             else:
@@ -198,12 +247,18 @@ class Play:
         root = body
         if self.manager and server is not self.home:
             at = key._replace(server=self.manager)
+            if at not in self.home.workloads and at in self.granted:
+                return  # MultiKueue removes its copy
             root = self.home.workloads.get(at, body)
             if root is not body and self.home.is_over(at):
-                return  # MultiKueue removes its copy
-        record = parse_record(KueueWorkload(self.home.server, root))
-        assert record is not None, f"{key} started without a record"
+                return
+        kept = self.home.records.get(root["metadata"]["uid"])
+        assert kept is not None, f"{key} started without a record"
+        record = parse_record(kept)
         claim = record.claim
+        if record.let_go is not None:
+            self.granted.add(key._replace(server=self.home.server))
+            return  # Kueue starts it where it will
         assert claim.is_live or record.outcome, f"{key} started without a grant: {record}"
         granted = [
             each.cluster
@@ -211,25 +266,34 @@ class Play:
             if (each.job_id, each.grant) == (record.job_id, claim.grant)
             and each.verdict == VERDICT_START
         ]
+        self.granted.add(key._replace(server=self.home.server))
         assert granted == [claim.cluster], f"{key} runs under {claim}, decided was {granted}"
         assert set(nominated) <= {claim.cluster}
 
     def check_charges(self) -> None:
         """Every run was charged once, from the last pod's Ready to the last pod's end. What ended
-        while the process was dead may be charged until it was seen."""
-        ran = {
-            (uid.split("-")[0], grant): (run.ended_us - run.began_us) / 1e6
-            for server in self.workers.values()
-            for (uid, grant), run in server.runs.items()
-            if run.began_us and run.ended_us
-        }
+        while the process was dead may be charged until it was seen; what was evicted while
+        it was silent may have been seen by nobody."""
+        ran: defaultdict[tuple[str, int], float] = defaultdict(float)
+        unseen: defaultdict[tuple[str, int], float] = defaultdict(float)
+        for server in self.workers.values():
+            for (uid, label), run in server.runs.items():
+                if run.began_us and run.ended_us:
+                    # What was let go runs without a grant, and its pods carry a time.
+                    grant = 0 if label >= LET_GO_LEAST else label
+                    run_s = (run.ended_us - run.began_us) / 1e6
+                    ran[uid.split("-")[0], grant] += run_s
+                    if self.was_silent and run.is_evicted:
+                        unseen[uid.split("-")[0], grant] += run_s
         newest = {(each.job_id, each.attempt): each.runtime_s for each in self.region.charges()}
-        charged: dict[tuple[str, int], float] = {}
+        charged: defaultdict[tuple[str, int], float] = defaultdict(float)
         for (job_id, attempt), runtime_s in newest.items():
-            charged[job_id.split("/")[4], self._grant(job_id, attempt)] = runtime_s
+            charged[job_id.split("/")[4], self._grant(job_id, attempt)] += runtime_s
         for run_id in ran.keys() | {name for name, runtime_s in charged.items() if runtime_s}:
             told, real = charged.get(run_id, 0.0), ran.get(run_id, 0.0)
-            assert real <= told <= real + self.slack_s, f"{run_id}: ran {real}, charged {told}"
+            assert real - unseen[run_id] <= told <= real + self.slack_s, (
+                f"{run_id}: ran {real}, charged {told}"
+            )
 
     def _grant(self, job_id: str, attempt: int) -> int:
         """The grant that an attempt ran under, as was published; 0: none."""

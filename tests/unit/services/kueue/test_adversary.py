@@ -59,6 +59,7 @@ class Course:
     async def settle(self) -> None:
         """Nothing goes wrong any more: what is left runs to its end."""
         self.play.fate.strikes.clear()
+        await self.play.fate.arrive()
         for _ in range(12):
             for _ in range(30):
                 await self.play.second()
@@ -79,7 +80,9 @@ class Course:
                 is_over = server.is_over(key) or not body["spec"]["active"]
                 assert is_over, f"{key} never ran: {body['status']}"
                 if server.is_over(key):
-                    assert not body["metadata"].get("finalizers"), body
+                    assert body["metadata"]["uid"] not in server.records, body
+            there = {body["metadata"]["uid"] for body in server.workloads.values()}
+            assert server.records.keys() <= there
 
 
 COMPOSED = [
@@ -169,19 +172,33 @@ async def order(course: Course) -> None:
 
 async def strike(course: Course) -> None:
     """Something goes wrong at one of the next calls."""
-    what = ["killed before", "killed after", "cut before", "cut after"]
+    what = ["killed before", "killed after", "cut before", "cut after", "late"]
     at = course.play.fate.calls + course.rng.randint(1, 4)
     course.play.fate.strikes[at] = course.rng.choice(what)
+
+
+async def arrive(course: Course) -> None:
+    """What the adapter was cut off from arrives all the same."""
+    await course.play.fate.arrive()
+
+
+async def silence(course: Course) -> None:
+    """The adapter does nothing for some time, and Kueue goes on by its own rules."""
+    for _ in range(course.rng.choice([1, 2, 6])):
+        await course.play.silent_second()
+    course.play.slack_s = 30.0
 
 
 async def kill(course: Course) -> None:
     course.play.slack_s = 30.0
     course.play.began()
+    course.play.began_releaser()
 
 
 KINDS: list[Callable[[Course], Awaitable[None]]] = [
     *(submit, submit, kueue, kueue, watch, watch, gap, obey, obey, seconds, seconds, seconds),
     *(time_alone, ready, finish, evict, delete, order, strike, strike, kill),
+    *(arrive, silence),
 ]
 
 

@@ -31,8 +31,10 @@ async def ended(play: Play) -> None:
     assert play.region.dead_letters() == []
     for server in play.servers.values():
         for key, body in server.workloads.items():
-            is_kept = bool(body["metadata"].get("finalizers"))
+            is_kept = body["metadata"]["uid"] in server.records
             assert not (server.is_over(key) and is_kept), body
+        there = {body["metadata"]["uid"] for body in server.workloads.values()}
+        assert server.records.keys() <= there
 
 
 async def test_a_workload_starts_runs_and_is_charged() -> None:

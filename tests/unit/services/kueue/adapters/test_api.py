@@ -11,6 +11,7 @@ from services.kueue.model.workloads import WorkloadKey
 
 KEY = WorkloadKey("alpha", "physics", "job-lu")
 PATH = "/apis/kueue.x-k8s.io/v1beta2/namespaces/physics/workloads/job-lu"
+RECORD = "/apis/coplace.io/v1/workloadrecords"
 CHECK = "/apis/kueue.x-k8s.io/v1beta2/admissionchecks/placement/status"
 
 
@@ -21,6 +22,10 @@ CHECK = "/apis/kueue.x-k8s.io/v1beta2/admissionchecks/placement/status"
         ("patch", (KEY, {}), "PATCH", PATH, ""),
         ("answer_checks", (KEY, {}), "PATCH", f"{PATH}/status", "coplace-placement"),
         ("nominate", (KEY, {}), "PATCH", f"{PATH}/status", "kueue-admission"),
+        ("get_record", ("u",), "GET", f"{RECORD}/u", ""),
+        ("create_record", ({},), "POST", RECORD, ""),
+        ("patch_record", ("u", {}), "PATCH", f"{RECORD}/u", ""),
+        ("delete_record", ("u", "7"), "DELETE", f"{RECORD}/u", ""),
         ("activate", ("placement", {}), "PATCH", CHECK, "coplace-placement"),
     ],
 )

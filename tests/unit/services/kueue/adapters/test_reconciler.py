@@ -6,7 +6,6 @@ import pytest
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 
 from services.kueue.adapters import reconciler
-from services.kueue.model.names import RECORD
 from services.kueue.model.states import WorkloadState
 from shared.kubernetes.api import ApiRefusedError
 from tests.support.kueue_api import CHECK
@@ -18,14 +17,14 @@ async def test_one_that_is_refused_is_set_aside_and_others_start(
 ) -> None:
     play = Play()
     bad, good = play.home.submit("bad"), play.home.submit("good")
-    patch = play.home.patch
+    create = play.home.create_record
 
-    async def refused(key, body):  # type: ignore[no-untyped-def]
-        if key == bad:
+    async def refused(body):  # type: ignore[no-untyped-def]
+        if body["spec"]["workload"]["name"] == bad.name:
             raise ApiRefusedError("a webhook denies it")
-        return await patch(key, body)
+        return await create(body)
 
-    monkeypatch.setattr(play.home, "patch", refused)
+    monkeypatch.setattr(play.home, "create_record", refused)
     for _ in range(4):
         await play.second()
     assert play.home.condition(good, "Admitted")
@@ -37,7 +36,10 @@ async def test_one_that_is_refused_is_set_aside_and_others_start(
 async def test_a_record_that_cannot_be_read_stops_its_workload_alone() -> None:
     play = Play()
     bad, good = play.home.submit("bad"), play.home.submit("good")
-    play.home.change(bad, {"metadata": {"annotations": {RECORD: "{"}}})
+    body = play.home.workloads[bad]
+    of = {"workload": {"namespace": bad.namespace, "name": bad.name}}
+    record = {"metadata": {"name": body["metadata"]["uid"]}, "spec": of}
+    await play.home.create_record(record)
     for _ in range(4):
         await play.second()
     assert play.home.condition(good, "Admitted")
@@ -56,7 +58,7 @@ async def test_a_start_of_a_workload_that_was_not_seen_yet_is_claimed() -> None:
     play.began()
     play.adapter.mirror.remove(play.adapter.mirror.workloads()[0].id)
     await play.adapter.obey([decision])
-    assert RECORD in play.home.workloads[key]["metadata"]["annotations"]
+    assert play.home.workloads[key]["metadata"]["uid"] in play.home.records
 
 
 async def test_a_start_of_what_is_not_there_cancels_its_job() -> None:
@@ -86,7 +88,9 @@ async def test_what_has_no_identity_is_counted_and_left_out() -> None:
     play.adapter._odd = odd.append
     play.adapter.changed("alpha", {"metadata": {"name": "x"}})
     play.adapter.replace("alpha", [{}])
-    assert odd == ["alpha", "alpha"]
+    play.adapter.replace_records("alpha", [{}])
+    play.adapter.see_record("alpha", {}, is_removed=True)
+    assert odd == ["alpha"] * 4
 
 
 async def test_an_api_server_that_is_cut_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,3 +102,23 @@ async def test_an_api_server_that_is_cut_is_asked_again(monkeypatch: pytest.Monk
         await play.second()
         await asyncio.sleep(0)
     assert play.home.condition(key, "Admitted")
+
+
+async def test_its_user_reads_what_a_run_cost_while_it_is_there() -> None:
+    play = Play()
+    key = play.home.submit("lu", pods=2)
+    for _ in range(5):
+        await play.second()
+    play.home.finish(key)
+    for _ in range(8):
+        await play.second()
+    play.region.advance(200)
+    [charge] = play.region.charges()
+    await play.adapter.note_charge(charge)
+    [told] = [each for each in play.home.told if each.get("reason") == "Charged"]
+    assert f"{charge.price_su} service units" in told["message"]
+    assert told["involvedObject"]["name"] == key.name
+    play.home.remove(key)
+    await play.look()
+    await play.adapter.note_charge(charge)
+    assert len([each for each in play.home.told if each.get("reason") == "Charged"]) == 1

@@ -3,7 +3,7 @@
 from typing import Any
 from unittest.mock import Mock, call
 
-from services.kueue.adapters.watchers import NamedWatcher, WorkloadPodWatcher
+from services.kueue.adapters.watchers import NamedWatcher, RecordWatcher, WorkloadPodWatcher
 
 
 def named(name: str) -> dict[str, Any]:
@@ -30,3 +30,16 @@ def test_a_pod_that_was_deleted_is_said_to_be() -> None:
         call("alpha", named("a"), is_removed=True),
     ]
     workloads.replace_pods.assert_called_once_with("alpha", [named("b")])
+
+
+def test_a_record_that_was_deleted_is_said_to_be() -> None:
+    workloads = Mock()
+    watcher = RecordWatcher(workloads)
+    watcher.changed("alpha", named("a"))
+    watcher.deleted("alpha", named("a"))
+    watcher.replace("alpha", [named("b")])
+    assert workloads.see_record.call_args_list == [
+        call("alpha", named("a")),
+        call("alpha", named("a"), is_removed=True),
+    ]
+    workloads.replace_records.assert_called_once_with("alpha", [named("b")])

@@ -99,7 +99,7 @@ def test_a_start_that_cannot_be_is_declined_with_the_reason() -> None:
 
 def test_of_one_that_is_not_there_the_job_is_cancelled() -> None:
     first, second = obeying(decided(), None, None, MOMENT)
-    assert declined([first]) == "the Workload is not there any more"
+    assert declined([first]) == "the Workload has ended or was deleted"
     assert isinstance(second, PublishFact)
     assert second.event.job_cancelled.job_id == "j"
     assert obeying(decided(VERDICT_ACTION), None, None, MOMENT) == ()

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from coplace_client.errors import RejectedError
-from services.kueue.model.names import MULTIKUEUE_CHECK, ORIGIN, PLACEMENT_CHECK, RECORD, WORKLOAD
+from services.kueue.model.names import MULTIKUEUE_CHECK, ORIGIN, PLACEMENT_CHECK, WORKLOAD
+from services.kueue.model.records import recording
 from services.kueue.model.workloads import KueueWorkload
 from services.kueue.processor.mirror import WorkloadMirror
 from shared.kubernetes.names import GRANT
@@ -26,19 +27,65 @@ def pod(uid: str = "p", grant: int = 3, namespace: str = "physics") -> dict[str,
     return {"metadata": {"uid": uid, "namespace": namespace, "labels": labels}, "status": {}}
 
 
-LIVE_TEXT = {RECORD: recorded(claim=LIVE).to_json()}
+def kept(version: str = "8", uid: str = "", **more: Any) -> dict[str, Any]:
+    """A record as the API server has it."""
+    body = dict(recording(workload(), recorded(**more)))
+    name = uid or body["metadata"]["name"]
+    return {**body, "metadata": {"name": name, "resourceVersion": version}}
 
 
 def test_an_older_version_does_not_replace_a_newer_one() -> None:
     found = mirror()
     found.put(patched(resourceVersion="9"))
-    found.put(patched(resourceVersion="8", annotations=LIVE_TEXT))
+    found.put(patched(resourceVersion="8", labels={"a": "b"}))
+    seen = found.workload(workload().id)
+    assert seen is not None
+    assert seen.labels == {}
+    found.put_record("alpha", kept("9", claim=LIVE))
+    found.put_record("alpha", kept("8"))
+    record = found.record(workload().id)
+    assert record is not None
+    assert record.claim.is_live
+
+
+def test_a_record_that_was_dropped_does_not_come_again() -> None:
+    found = mirror()
+    found.put(workload())
+    found.put_record("alpha", kept("8", claim=LIVE))
+    found.drop_record(workload().id)
+    found.put_record("alpha", kept("9", claim=LIVE))
+    assert found.record(workload().id) is None, "what was written before comes late"
+    found.note_dropped(workload().id)
+    found.put_record("alpha", kept("11"))
+    assert found.record(workload().id) is not None
+
+
+def test_a_record_outlives_its_workload() -> None:
+    found = mirror()
+    found.put_record("alpha", kept(claim=LIVE))
+    seen = found.workload(workload().id)
+    assert seen is not None
+    assert (seen.key, seen.resource_version) == (workload().key, "")
+    assert found.replace_records("alpha", []) == [workload().id]
     assert found.record(workload().id) is None
+
+
+def test_one_whose_name_is_anothers_was_deleted() -> None:
+    found = mirror()
+    found.put(patched(uid="newer"))
+    found.put_record("alpha", kept(claim=LIVE))
+    old = found.workload(workload().id)
+    assert old is not None
+    assert old.is_deleted_there
+    newer = found.at(workload().key)
+    assert newer is not None
+    assert newer.uid == "newer"
 
 
 def test_a_record_that_cannot_be_read_is_refused_when_it_is_asked_for() -> None:
     found = mirror()
-    found.put(patched(annotations={RECORD: "{"}))
+    found.put(workload())
+    found.put_record("alpha", {**kept(), "spec": {"workload": kept()["spec"]["workload"]}})
     with pytest.raises(RejectedError):
         found.record(workload().id)
 
@@ -47,14 +94,14 @@ def test_pods_count_while_their_grant_is_live() -> None:
     found = mirror()
     found.put(workload())
     assert found.see_pod("alpha", pod()) is None
-    found.put(patched(resourceVersion="8", annotations=LIVE_TEXT))
+    found.put_record("alpha", kept("8", claim=LIVE))
     assert found.see_pod("alpha", pod()) == workload().id
     assert found.see_pod("alpha", pod("q", grant=2)) is None
     assert found.see_pod("alpha", pod("r", namespace="other")) is None
     assert len(found.pods(workload().id)) == 1
     assert found.lose_pods("alpha", [], 7) == [workload().id]
     assert found.pods(workload().id)[0].is_over
-    found.put(patched(resourceVersion="9"))
+    found.put_record("alpha", kept("9"))
     assert found.pods(workload().id) == ()
 
 
@@ -73,8 +120,9 @@ def test_what_a_list_does_not_have_was_deleted() -> None:
 
 def test_a_copy_is_of_the_workload_of_its_name_at_a_manager() -> None:
     found = mirror("manager")
-    root, copy = patched("manager", uid="m", annotations=LIVE_TEXT), patched(labels={ORIGIN: "m"})
+    root, copy = patched("manager", uid="m"), patched(labels={ORIGIN: "m"})
     found.put(root)
+    found.put_record("manager", kept(uid="m", claim=LIVE))
     found.put(copy)
     assert found.is_copy(copy)
     assert not found.is_copy(root)

@@ -4,13 +4,16 @@ from dataclasses import replace
 from typing import Any
 
 from services.kueue.model.explained_wait import ExplainedWait
+from services.kueue.model.names import RECALLED
 from services.kueue.model.workloads import CheckNames, CheckState, KueueWorkload
 from services.kueue.processor.effects import (
     AnswerCheck,
     Deactivate,
+    DropRecord,
     KeepRecord,
     LookAgain,
     Nominate,
+    NoteRecalled,
     NotifyOwner,
 )
 from services.kueue.processor.reconcile import (
@@ -52,7 +55,7 @@ def granted(found: KueueWorkload, claim: Any = LIVE, **more: Any) -> Any:
 
 
 def written(effects: Any) -> list[Any]:
-    kinds = (KeepRecord, AnswerCheck, Nominate, Deactivate)
+    kinds = (KeepRecord, DropRecord, AnswerCheck, Nominate, NoteRecalled, Deactivate)
     return [each for each in effects if isinstance(each, kinds)]
 
 
@@ -108,8 +111,8 @@ def test_a_pod_that_never_ends_is_not_waited_for_for_ever() -> None:
     early = seen(found, pods=pods, over_us=NOW_US)
     assert written(reconcile(early, record, MOMENT)) == []
     late = seen(found, pods=pods, over_us=NOW_US - LAST_PODS_US)
-    [kept] = written(reconcile(late, record, MOMENT))
-    assert kept.record.outcome == "cancelled"
+    [dropped] = written(reconcile(late, record, MOMENT))
+    assert dropped == DropRecord(found, record, "cancelled")
 
 
 def test_a_run_is_not_over_while_its_copy_may_run() -> None:
@@ -190,7 +193,10 @@ def test_a_grant_is_nominated_and_recalled() -> None:
     stopped = granted(nominated, stop=StopRequest(AfterStop.DECLINE, "as asked", NOW_US))
     again = replace(there, workload=nominated)
     assert written(reconcile(again, stopped, MOMENT)) == [Nominate(nominated, [])]
-    [kept] = written(reconcile(there, stopped, MOMENT))
+    assert written(reconcile(there, stopped, MOMENT)) == [NoteRecalled(root, 3)]
+    noted = {**root.fields, "metadata": {**root.metadata, "annotations": {RECALLED: "3"}}}
+    after = replace(there, workload=KueueWorkload("alpha", noted))
+    [kept] = written(reconcile(after, stopped, MOMENT))
     assert kept.record.claim.declined == 3
 
 

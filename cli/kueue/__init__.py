@@ -1,0 +1,1 @@
+"""`coplace kueue`: what an operator of a Kueue does beside the process."""

@@ -1,0 +1,1 @@
+"""The process that gives Workloads to Kueue's own rules while Coplace is silent."""

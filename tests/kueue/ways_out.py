@@ -1,0 +1,90 @@
+"""Coplace is silent, and is uninstalled, while Workloads come."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from deploy.local.program import Program
+from deploy.local.servers import LocalServers
+from tests.kueue.rounds import Player, Round
+
+_JOBS: Final = 6
+_RUN_S: Final = 5.0
+_WITHIN_S: Final = 180.0
+SILENT_S: Final = 30
+
+
+async def silence(player: Player, servers: LocalServers, own: Sequence[Program]) -> Round:
+    """The adapter is stopped; a second process lets Workloads go. Then it is there again."""
+    adapter = next(each for each in own if each.name == "kueue")
+    watcher = Program(
+        "kueue-silence",
+        [sys.executable, "-m", "services.kueue.silence"],
+        {
+            **adapter.env,
+            "COPLACE_HTTP_PORT": "0",
+            "COPLACE_KUEUE_SILENCE_AFTER_S": str(SILENT_S),
+        },
+        None,
+    )
+    await asyncio.to_thread(servers.start, [watcher])
+    await asyncio.to_thread(servers.remove, [adapter])
+    found, began_s = Round("silence"), time.time()
+    await player.submit(found, "silence0", _JOBS, 2.0, _RUN_S, 1)
+    while not all(name in player.admissions.first_s for name in found.submitted):
+        if time.time() - began_s > _WITHIN_S:
+            found.problems.append("not all were admitted while Coplace was silent")
+            break
+        await asyncio.sleep(0.2)
+    admitted = [player.admissions.first_s.get(name, 0.0) - began_s for name in found.submitted]
+    print(f"silence: admitted without Coplace after {min(admitted):.1f} s", flush=True)
+    await asyncio.to_thread(servers.start, [adapter])
+    await player.ended(found, _WITHIN_S)
+    player.judge(found)
+    await asyncio.to_thread(servers.remove, [watcher])
+    return found
+
+
+async def release(player: Player, servers: LocalServers, own: Sequence[Program]) -> Round:
+    """What waits for a Coplace that is not there goes back to Kueue by one command, and so does
+    what comes."""
+    adapter = next(each for each in own if each.name == "kueue")
+    await asyncio.to_thread(servers.remove, [adapter])
+    found = Round("release")
+    await player.submit(found, "release0", _JOBS, 2.0, _RUN_S, 2)
+    done = await asyncio.to_thread(_released, player.cluster.kubeconfig("admin"), adapter)
+    print(f"release: {done}", flush=True)
+    await player.submit(found, "release1", _JOBS, 2.0, _RUN_S, 3)
+    while not all(name in player.admissions.finished for name in found.submitted):
+        await asyncio.sleep(0.2)
+        if time.time() - found.began_s > _WITHIN_S:
+            found.problems.append("not all have ended without Coplace")
+            break
+    player.judge(found)
+    await asyncio.to_thread(servers.start, [adapter])
+    await player.ended(found, _WITHIN_S)
+    return found
+
+
+def _released(kubeconfig: Path, adapter: Program) -> str:
+    """By an operator, whose kubeconfig may change queues."""
+    file = Path(adapter.env["COPLACE_KUEUE_CLUSTERS_FILE"])
+    manager = str(kubeconfig.with_name("kubeconfig-manager"))
+    text = file.read_text().replace(manager, str(kubeconfig))
+    own = file.with_name("operators-clusters.yaml")
+    own.write_text(text)
+    words = ["kueue", "release", "--all", "--site", "north", "--clusters", str(own)]
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("coplace")), *words],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    return ", ".join((done.stdout + done.stderr).split("\n")).strip(", ")
