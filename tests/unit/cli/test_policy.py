@@ -12,7 +12,7 @@ from cli import policy as commands
 from shared.catalogue import policy_declarations
 from shared.catalogue.policy_documents import reference
 from shared.catalogue.policy_settings import DECLARABLE
-from shared.domain.queue_discipline import QueueDiscipline
+from shared.domain.runtimes import Runtimes
 from shared.placement.processor.placement import Placement
 from tests.unit.cli.command_line import IN_FORCE, published_by, refusal, said, taken
 from tests.unit.cli.served import Served
@@ -153,8 +153,8 @@ def test_promises_are_counted_and_pairs_named_until_an_operator_allows_them(
     assert call(processor, "show").splitlines()[-1] == counts
 
 
-def test_clusters_that_the_discipline_does_not_reach_are_named_with_the_reason() -> None:
-    processor = placement(discipline=QueueDiscipline.SLURM)
+def test_clusters_that_predictions_do_not_reach_are_named_with_the_reason() -> None:
+    processor = placement(runtimes=Runtimes.PREDICTED)
     round_of(processor, 0, submitted("a", cores_per_unit=1, shareable=True))
     *_, first, second = call(processor, "show").splitlines()
     assert (
