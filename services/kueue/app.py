@@ -11,7 +11,7 @@ from coplace_client.ingest import FactSender, IngestClient, Patience
 from services.kueue.adapters.api import WorkloadServer
 from services.kueue.adapters.charges import ChargeFollower
 from services.kueue.adapters.explainer import PlacementExplainer
-from services.kueue.adapters.following import Follower, connected
+from services.kueue.adapters.following import ServerFollower, connected
 from services.kueue.adapters.lease import CoplaceLease
 from services.kueue.adapters.meter import KueueMeter
 from services.kueue.adapters.reconciler import ClustersKnown, WorkloadReconciler
@@ -72,7 +72,7 @@ class _Adapter:
         placement = PlacementClient(own.placement_address, process.settings)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(facts.run())
-            following = Follower(self.apis, self.meter, process.readiness, tasks)
+            following = ServerFollower(self.apis, self.meter, process.readiness, tasks)
             heartbeats = await self._declared(following, facts, placement)
             workloads = self._reconciler(facts, placement)
             self.meter.watch(workloads.states)
@@ -97,7 +97,7 @@ class _Adapter:
             tasks.create_task(charges.run(workloads.note_charge))
 
     async def _declared(
-        self, following: Follower, facts: FactSender, placement: PlacementClient
+        self, following: ServerFollower, facts: FactSender, placement: PlacementClient
     ) -> Sequence[ClusterHeartbeat]:
         """Return when placement knows the clusters: before that it rejects their jobs."""
         own, now_us = self.own, process_clock().now_us

@@ -13,12 +13,13 @@ HALF: Final = 0.5
 _CLUSTERS_BEFORE: Final = (
     *("name", "site", "node_model", "nodes", "cores_per_node", "pstates_ghz", "idle_power_w"),
     *("peak_bandwidth_gbps", "memory_gib_per_node", "architecture", "node_names"),
-    *("declared_classes", "nameplate_power_w", "processors_tdp_w"),
+    *("declared_classes", "nameplate_power_w", "processors_tdp_w", "partitions"),
+    "shares_unpredicted",
 )
 _CLUSTERS: Final = RowCodec(
     Cluster,
-    version=3,
-    previous=RowCodec(Cluster, version=2, only=_CLUSTERS_BEFORE).decode,
+    version=4,
+    previous=RowCodec(Cluster, version=3, only=_CLUSTERS_BEFORE).decode,
 )
 _JOBS_BEFORE: Final = (
     *("job_id", "attempt", "app_id", "user", "account", "nodes", "walltime_s"),

@@ -56,7 +56,8 @@ def require_few_clusters(known: Names, name: str) -> None:
 class NodeClass:
     """Nodes of a cluster that are alike in memory (0: unknown) and in what else they have; `tdp_w`
     is the thermal design power of one of each resource that was declared, W, `features` are what
-    jobs may ask for by name, and `millicores` what they may use of its cores (0: all). Raises
+    jobs may ask for by name, and
+    `millicores_per_node` what they may use of its cores (0: all). Raises
     RejectedError on construction."""
 
     nodes: int
@@ -64,7 +65,7 @@ class NodeClass:
     resources: Resources = ()
     tdp_w: DesignPowers = ()
     features: tuple[str, ...] = ()
-    millicores: int = 0
+    millicores_per_node: int = 0
 
     def __post_init__(self) -> None:
         QUANTITIES["nodes"].require("nodes", self.nodes)
@@ -166,9 +167,11 @@ class Cluster:
         LENGTHS["node_classes"].require("node_classes", len(self.declared_classes))
         if (nodes := sum(each.nodes for each in self.declared_classes)) != self.nodes:
             raise RejectedError("node_classes", f"must be {self.nodes} nodes, got {nodes}")
-        if any(each.millicores > self.millicores_per_node for each in self.declared_classes):
+        if any(
+            each.millicores_per_node > self.millicores_per_node for each in self.declared_classes
+        ):
             problem = f"must be at most the {self.cores_per_node} cores of a node"
-            raise RejectedError("node_classes.millicores", problem)
+            raise RejectedError("node_classes.millicores_per_node", problem)
 
     def _check_partitions(self, names: NodeNames) -> None:
         LENGTHS["partitions"].require("partitions", len(self.partitions))

@@ -178,7 +178,7 @@ def cluster_declared(
                 resources=dict(kind.resources),
                 tdp_w=tdp_w,
                 features=kind.features,
-                millicores=kind.millicores,
+                millicores_per_node=kind.millicores,
             )
         )
     declared.partitions.extend(_partitions(nodes, list(tolerated)))

@@ -63,7 +63,7 @@ class OtherPods:
             self._changed_amounts()
 
     def deleted(self, cluster: str, found: Mapping[str, Any]) -> None:
-        """Note that a pod is gone, or is Coplace's by now."""
+        """Note that a pod was deleted, or is of a grant by now."""
         if self._pods.pop(_uid(found), None):
             self._changed_amounts()
 

@@ -127,7 +127,7 @@ def _classes(cluster: Cluster) -> tuple[tuple[str, ...], Ints, Ints]:
     names = NodeTable.names_of(cluster)
     columns = [
         [
-            each.millicores or cluster.millicores_per_node,
+            each.millicores_per_node or cluster.millicores_per_node,
             mib(each.memory_gib) if each.memory_gib else UNKNOWN,
             *(dict(each.resources).get(name, 0) for name in names[2:]),
         ]

@@ -113,7 +113,7 @@ class SlurmScheduler(ProfileScheduler):
             self._is_changed = self._is_changed or self._sight() != self._seen
         is_time = now_s >= self._backfill_s + self.parameters.interval_s - _TICK_S
         first = next(iter(self.queue), None)
-        if first is not None and (is_time or self._has_room(first)):
+        if first is not None and (is_time or self._has_gap(first)):
             self._draw_profile()
             self._give_up()
             self._due = self._main()
@@ -199,7 +199,7 @@ class SlurmScheduler(ProfileScheduler):
         numbers."""
 
     @abstractmethod
-    def _has_room(self, first: Entry) -> bool:
+    def _has_gap(self, first: Entry) -> bool:
         """Return False where the first entry does not fit now."""
 
     @abstractmethod
@@ -207,12 +207,12 @@ class SlurmScheduler(ProfileScheduler):
         """Have what is free over time, if limits hold."""
 
     @abstractmethod
-    def _room_s(self, entry: Entry, from_s: float) -> float:
+    def _gap_s(self, entry: Entry, from_s: float) -> float:
         """Return when, from a time on, an entry fits until its limit; infinite where
         it never does."""
 
     @abstractmethod
-    def _take_room(self, entry: Entry, start_s: float) -> None:
+    def _take_gap(self, entry: Entry, start_s: float) -> None:
         """Have less free from a time on, at which an entry has room."""
 
     # What it does -------------------------------------------------------------------------------
@@ -304,13 +304,13 @@ class SlurmScheduler(ProfileScheduler):
 
     def _earliest(self, entry: Entry) -> float:
         """Return when there are nodes and watts for an entry, if limits hold."""
-        start_s = self._room_s(entry, self._now_s)
+        start_s = self._gap_s(entry, self._now_s)
         power = entry.draw_mw, entry.limit_s
         while self._is_capped and start_s < inf:
             later_s = self.budgets.earliest(*power, start_s, entry.arrival)
             if later_s <= start_s:
                 break
-            start_s = self._room_s(entry, later_s)
+            start_s = self._gap_s(entry, later_s)
         if self._is_capped and start_s <= self._now_s and not self._has_power(entry):
             return self._now_s + self.parameters.interval_s  # a running job is overdue
         return start_s
@@ -320,7 +320,7 @@ class SlurmScheduler(ProfileScheduler):
 
     def _take(self, entry: Entry, start_s: float) -> None:
         """Reserve nodes and watts for an entry from a time on."""
-        self._take_room(entry, start_s)
+        self._take_gap(entry, start_s)
         if self._is_capped:
             self.budgets.reserve(entry.arrival, start_s, entry.limit_s, entry.draw_mw)
 

@@ -117,7 +117,7 @@ class SlurmNodesScheduler(SlurmScheduler):
         )
         return hash((self.total, self.free, waiting, running, *self._undrawn()))
 
-    def _has_room(self, first: Entry) -> bool:
+    def _has_gap(self, first: Entry) -> bool:
         return first.nodes <= self.free
 
     def _draw_profile(self) -> None:
@@ -128,12 +128,12 @@ class SlurmNodesScheduler(SlurmScheduler):
             profile.take(self._now_s, self._lasts_until_s(release_s), nodes, 0)
         self._profile = profile
 
-    def _room_s(self, entry: Entry, from_s: float) -> float:
+    def _gap_s(self, entry: Entry, from_s: float) -> float:
         if entry.nodes > self.total:
             return inf
         return self._profile.earliest(entry.nodes, 0, entry.limit_s, from_s)
 
-    def _take_room(self, entry: Entry, start_s: float) -> None:
+    def _take_gap(self, entry: Entry, start_s: float) -> None:
         self._profile.take(start_s, start_s + entry.limit_s, entry.nodes, 0)
 
 

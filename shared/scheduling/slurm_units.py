@@ -19,7 +19,7 @@ from shared.scheduling.looks import NO_LOOK, Look
 from shared.scheduling.node_states import UnitsOfJob
 from shared.scheduling.problem import Allocation, Kind, held_by
 from shared.scheduling.slurm import SlurmBackfill, SlurmScheduler
-from shared.scheduling.units_profile import Room, UnitsProfile
+from shared.scheduling.units_profile import Gap, UnitsProfile
 from shared.scheduling.wait_queue import Entry
 
 # What an entry asks for: a kind, so many units, for how long.
@@ -48,7 +48,7 @@ class SlurmUnitsScheduler(SlurmScheduler):
         self.units, self._profile = units, UnitsProfile(0.0, units.nodes)
         # By kind, how many units had room first for how long, and when: since then there is only
         # less, and for more there was none sooner.
-        self._first_rooms: dict[int, list[tuple[int, float, float]]] = {}
+        self._first_gaps: dict[int, list[tuple[int, float, float]]] = {}
         self._seen_kinds: dict[int, int] = {}
         # The nodes of what this pass planned, as jobs of which kinds, by arrival number.
         self.planned_on: dict[int, tuple[Kind, Allocation]] = {}
@@ -121,11 +121,11 @@ class SlurmUnitsScheduler(SlurmScheduler):
                 waiting = self.queue.blocks_from(order)[0].entry_of(order)
                 assert waiting is not None
                 entry = waiting._replace(limit_s=each.end_s - each.start_s)
-                room = self._room(left, entry, max(start_s, self._now_s))
-                if room is None:
+                gap = self._gap(left, entry, max(start_s, self._now_s))
+                if gap is None:
                     continue
-                start_s = room.start_s
-                kind, allocation = self._choice(left, entry, room)
+                start_s = gap.start_s
+                kind, allocation = self._choice(left, entry, gap)
                 left.take(start_s, start_s + lasts_s, kind, allocation)
             end_s = start_s + lasts_s
             found.append(_Planned(start_s, order, end_s, each.reservation, kind, allocation))
@@ -136,11 +136,11 @@ class SlurmUnitsScheduler(SlurmScheduler):
     ) -> Reservation | None:
         """Return the first reservation on the nodes that an entry would take now beside which it
         does not fit there."""
-        room = self._room(free, entry, self._now_s)
-        if room is None or room.start_s > self._now_s:
+        gap = self._gap(free, entry, self._now_s)
+        if gap is None or gap.start_s > self._now_s:
             return None
         states, end_s = self.units.nodes.states, self._now_s + self._lasts_s(entry)
-        kind, (nodes, counts) = self._choice(free, entry, room)
+        kind, (nodes, counts) = self._choice(free, entry, gap)
         taken, asked = dict(zip(nodes, counts, strict=True)), states.units(kind)
         sooner: dict[int, list[tuple[float, UnitsOfJob]]] = {node: [] for node in nodes}
         for each in planned:
@@ -199,11 +199,11 @@ class SlurmUnitsScheduler(SlurmScheduler):
             self._seen_kinds[number] = found
         return found
 
-    def _has_room(self, first: Entry) -> bool:
+    def _has_gap(self, first: Entry) -> bool:
         return first.nodes <= self.units.units_now(first)
 
     def _draw_profile(self) -> None:
-        self._first_rooms.clear()
+        self._first_gaps.clear()
         self._profile = self._free()
 
     def _free(self) -> UnitsProfile:
@@ -215,42 +215,42 @@ class SlurmUnitsScheduler(SlurmScheduler):
                 profile.cut(time_s)
         return profile
 
-    def _room_s(self, entry: Entry, from_s: float) -> float:
+    def _gap_s(self, entry: Entry, from_s: float) -> float:
         needs = self.units.licences_of(entry)
         if needs and not self.units.licences.has(needs, self.end_s(entry), entry.arrival):
             return inf
         known_s, units, limit_s = self._now_s, entry.nodes, entry.limit_s
-        first_rooms = self._first_rooms.setdefault(entry.kind, [])
-        for fewer, shorter_s, first_s in first_rooms:
+        first_gaps = self._first_gaps.setdefault(entry.kind, [])
+        for fewer, shorter_s, first_s in first_gaps:
             if first_s > known_s and fewer <= units and shorter_s <= limit_s:
                 known_s = first_s
-        room = self._room(self._profile, entry, max(from_s, known_s)) if known_s < inf else None
-        start_s = inf if room is None else room.start_s
+        gap = self._gap(self._profile, entry, max(from_s, known_s)) if known_s < inf else None
+        start_s = inf if gap is None else gap.start_s
         if from_s <= known_s:
-            first_rooms.append((units, limit_s, start_s))
+            first_gaps.append((units, limit_s, start_s))
         return start_s
 
-    def _room(self, profile: UnitsProfile, entry: Entry, from_s: float) -> Room | None:
+    def _gap(self, profile: UnitsProfile, entry: Entry, from_s: float) -> Gap | None:
         """Return where an entry has room first, from a time on, of its places the first of those
         where that is soonest."""
         windows, shape = self.units.windows, self.units.kinds[entry.kind].shape
         asked = entry.nodes, self._lasts_s(entry), from_s, windows, reservation_of(shape)
-        soonest: Room | None = None
+        soonest: Gap | None = None
         for place in self.units.nodes.ways(entry.kind):
-            room = profile.earliest(place, *asked)
-            if room is not None and (soonest is None or room.start_s < soonest.start_s):
-                soonest = room
+            gap = profile.earliest(place, *asked)
+            if gap is not None and (soonest is None or gap.start_s < soonest.start_s):
+                soonest = gap
         return soonest
 
-    def _choice(self, profile: UnitsProfile, entry: Entry, room: Room) -> tuple[Kind, Allocation]:
+    def _choice(self, profile: UnitsProfile, entry: Entry, gap: Gap) -> tuple[Kind, Allocation]:
         """Return the nodes of an entry where it has room, and what the job is on them."""
-        allocation = profile.allocation(room, entry.nodes)
+        allocation = profile.allocation(gap, entry.nodes)
         return held_by(self.units.nodes.ways(entry.kind), allocation.nodes), allocation
 
-    def _take_room(self, entry: Entry, start_s: float) -> None:
-        room = self._room(self._profile, entry, start_s)
-        assert room is not None
-        kind, allocation = self._choice(self._profile, entry, room)
+    def _take_gap(self, entry: Entry, start_s: float) -> None:
+        gap = self._gap(self._profile, entry, start_s)
+        assert gap is not None
+        kind, allocation = self._choice(self._profile, entry, gap)
         self._profile.take(start_s, start_s + self._lasts_s(entry), kind, allocation)
         self.planned_on[entry.arrival] = kind, allocation
         if start_s <= self._now_s:

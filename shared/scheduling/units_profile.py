@@ -22,7 +22,7 @@ _MOST_ON_NODE: Final = 4096
 _AtLeast = list[NodeBits]
 
 
-class Room(NamedTuple):
+class Gap(NamedTuple):
     """Where and from when on units fit as long as they last: in a place, the nodes on
     which at least one fits throughout, at least two and so on. Of a gang it has the nodes."""
 
@@ -174,7 +174,7 @@ class UnitsProfile:
         from_s: float,
         windows: Windows,
         reservation: str,
-    ) -> Room | None:
+    ) -> Gap | None:
         """Return the first room, from a time on, for so many units in a place that last for so
         long, on nodes that no window shuts to them; None where there never is."""
         step, none = bisect_right(self._times_s, from_s) - 1, (None, 0)
@@ -191,7 +191,7 @@ class UnitsProfile:
             else:
                 found, behind = self._throughout(place, nodes, count, step, end_s)
             if found is not None:
-                return Room(start_s, step, place, found)
+                return Gap(start_s, step, place, found)
             step = behind
         return None
 
@@ -247,9 +247,9 @@ class UnitsProfile:
 
     # Which nodes --------------------------------------------------------------------------------
 
-    def allocation(self, room: Room, count: int) -> Allocation:
+    def allocation(self, gap: Gap, count: int) -> Allocation:
         """Return the nodes for so many units that have room, best first."""
-        found, place = room.at_least, room.place
+        found, place = gap.at_least, gap.place
         if place.parts:
             nodes = tuple(_members(found[0]))
             return Allocation(nodes, (1,) * len(nodes))
@@ -262,7 +262,7 @@ class UnitsProfile:
         for place_of, node in enumerate(wanted):  # one at least on each that follows
             taken[node] = min(most.pop(node), count - (len(wanted) - 1 - place_of))
             count -= taken[node]
-        on = self._on[room.step]
+        on = self._on[gap.step]
         if count:
             for node in self._nodes.best_first(place.anywhere, most, on):
                 taken[node] = min(most[node], count)

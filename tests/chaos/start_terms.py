@@ -33,7 +33,7 @@ START_TERMS: Final = frozenset(
         *("ClusterDeclared.shares_unpredicted", "RunInterval.is_clock_unknown"),
         *("JobSubmitted.held_by", "JobHeld.holder", "JobReleased.holders"),
         *("JobSubmitted.millicores_per_unit", "Part.millicores_per_unit", "JobFinished.millicores"),
-        "NodeClass.millicores",
+        "NodeClass.millicores_per_node",
         *(f"JobFinished.{name}" for name in ("node_names", "ended_as", "exit_code", "signal")),
     }
 )

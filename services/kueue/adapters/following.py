@@ -18,7 +18,7 @@ from services.kueue.adapters.api import (
 )
 from services.kueue.adapters.meter import KueueMeter
 from services.kueue.adapters.reconciler import WorkloadReconciler
-from services.kueue.adapters.watchers import NamedWatcher, RecordWatcher
+from services.kueue.adapters.watchers import NamedWatcher, WorkloadRecordWatcher
 from services.kueue.model.workloads import trimmed
 from services.kueue.settings import KueueClusters
 from shared.kubernetes.api import Trim
@@ -43,7 +43,7 @@ async def connected(
 
 
 @dataclass(frozen=True, slots=True)
-class Follower:
+class ServerFollower:
     """Of all API servers of this process."""
 
     apis: Mapping[str, WorkloadServer]
@@ -67,7 +67,9 @@ class Follower:
         # A record is what the process before left: its Workload is seen by then, or was deleted.
         self.readiness.wait_for("the records of all clusters")
         for name in self.apis:
-            await self.follow(name, RECORDS, RecordWatcher(workloads), advice=RECORDS_MISSING)
+            await self.follow(
+                name, RECORDS, WorkloadRecordWatcher(workloads), advice=RECORDS_MISSING
+            )
 
     async def follow(
         self,

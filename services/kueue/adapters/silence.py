@@ -13,7 +13,7 @@ from services.kueue.processor.reconcile import WaitLimit, answers_of_copy
 from services.kueue.processor.silence import let_go
 
 
-class _Silent:
+class _Nobody:
     """Nobody is asked, and nothing is published: Coplace does when it returns."""
 
     async def tell(self, event: Envelope) -> None:
@@ -36,7 +36,7 @@ class WorkloadReleaser(WorkloadReconciler):
         may: Callable[[], bool],
         odd: Callable[[str], object] = str,
     ) -> None:
-        nobody = _Silent()
+        nobody = _Nobody()
         super().__init__(apis, managers, nobody, nobody, known, terms, WaitLimit(), now_us, odd)
         self._may = may
         self.let_go = 0

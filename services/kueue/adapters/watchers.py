@@ -28,7 +28,7 @@ class WorkloadPodWatcher:
         self._workloads.see_pod(cluster, found, is_removed=True)
 
 
-class RecordWatcher:
+class WorkloadRecordWatcher:
     """What Coplace keeps of Workloads."""
 
     def __init__(self, workloads: WorkloadReconciler) -> None:

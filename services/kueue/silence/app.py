@@ -7,7 +7,7 @@ from typing import Final
 import structlog
 
 from services.kueue.adapters.api import WorkloadServer
-from services.kueue.adapters.following import Follower, connected
+from services.kueue.adapters.following import ServerFollower, connected
 from services.kueue.adapters.meter import KueueMeter
 from services.kueue.adapters.reconciler import ClustersKnown
 from services.kueue.adapters.silence import WorkloadReleaser
@@ -54,7 +54,7 @@ async def _watch(
     meter.watch(releaser.states)
     meter.watch_lease(lambda: lease.silent_s, lambda: releaser.let_go)
     async with asyncio.TaskGroup() as tasks:
-        await Follower(apis, meter, process.readiness, tasks).workloads(releaser)
+        await ServerFollower(apis, meter, process.readiness, tasks).workloads(releaser)
         process.readiness.ready()
         for _ in range(own.workers):
             tasks.create_task(releaser.work())

@@ -73,7 +73,7 @@ def cluster_of(message: ClusterDeclared) -> Cluster:
                 resources_of(each.resources),
                 design_powers_of(each.tdp_w),
                 tuple(each.features),
-                each.millicores,
+                each.millicores_per_node,
             )
             for each in message.node_classes
         ),

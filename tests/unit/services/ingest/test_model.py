@@ -86,7 +86,7 @@ REFUSED: dict[str, dict[str, list[object]]] = {
         "coresPerUnit": [10_001],
         "unitsPerNode": [10_001],
         "memoryGibPerUnit": [64],
-        "resourcesPerUnit": [{"": 1}, {"g\n": 1}, {"gpu": 10_001}, MANY_KINDS],
+        "resourcesPerUnit": [{"": 1}, {"g\n": 1}, MANY_KINDS],
     },
     "jobStarted": {"nodes": [[]], "nodeUnits": [[2], [1] * 100_001]},
     "jobFinished": {
@@ -143,9 +143,9 @@ REFUSED_ELSEWHERE: list[tuple[str, str, dict[str, object]]] = [
         {"nodeClasses": [{"nodes": 512, "memoryGib": -1}]},
     ),
     (
-        "node_classes[0].resources",
+        "node_classes[0].millicores_per_node",
         "clusterDeclared",
-        {"nodeClasses": [{"nodes": 512, "resources": {"gpu": 10_001}}]},
+        {"nodeClasses": [{"nodes": 512, "millicoresPerNode": 10_000_001}]},
     ),
 ]
 

@@ -71,7 +71,7 @@ def test_many_nodes_that_differ_are_a_cluster_all_the_same() -> None:
     found = cluster_declared(nodes, TRAITS, taken=by_turns)
     check_contents(found)
     cluster_of(found)
-    assert [(each.nodes, each.millicores) for each in found.node_classes] == [
+    assert [(each.nodes, each.millicores_per_node) for each in found.node_classes] == [
         (67, 0),
         (66, 62_000),
         (67, 63_000),
@@ -79,4 +79,4 @@ def test_many_nodes_that_differ_are_a_cluster_all_the_same() -> None:
     all_other = {f"n{index:03}": {"cpu": Fraction(index, 10)} for index in range(200)}
     found = cluster_declared(nodes, TRAITS, taken=all_other)
     cluster_of(found)
-    assert {each.millicores for each in found.node_classes} == {0, 32_768}
+    assert {each.millicores_per_node for each in found.node_classes} == {0, 32_768}

@@ -3,7 +3,7 @@
 from typing import Any
 from unittest.mock import Mock, call
 
-from services.kueue.adapters.watchers import NamedWatcher, RecordWatcher, WorkloadPodWatcher
+from services.kueue.adapters.watchers import NamedWatcher, WorkloadPodWatcher, WorkloadRecordWatcher
 
 
 def named(name: str) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def test_a_pod_that_was_deleted_is_said_to_be() -> None:
 
 def test_a_record_that_was_deleted_is_said_to_be() -> None:
     workloads = Mock()
-    watcher = RecordWatcher(workloads)
+    watcher = WorkloadRecordWatcher(workloads)
     watcher.changed("alpha", named("a"))
     watcher.deleted("alpha", named("a"))
     watcher.replace("alpha", [named("b")])
