@@ -9,7 +9,7 @@ import structlog
 import typer
 
 from services.kueue.adapters.following import connected
-from services.kueue.adapters.giving_back import GivenBack, give_back
+from services.kueue.adapters.giving_back import WorkloadsReleased, give_back
 from services.kueue.settings import KueueSettings, clusters_of
 
 app = typer.Typer(no_args_is_help=True, help="Give a Kueue back what Coplace decides on.")
@@ -56,7 +56,7 @@ def release(
         typer.echo(f"ClusterQueue {queue} does not ask Coplace any more")
 
 
-async def _given_back(own: KueueSettings) -> GivenBack:
+async def _given_back(own: KueueSettings) -> WorkloadsReleased:
     there = clusters_of(own.clusters_file)
     async with connected(there) as apis:
         return await give_back(apis, there, own.terms(there.clusters))

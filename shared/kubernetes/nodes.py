@@ -34,7 +34,7 @@ from shared.kubernetes.units import amounts, count_resources
 
 _GIB: Final = 1024**3
 _MOST_CLASSES: Final = LENGTHS["node_classes"].most
-Amounts = Mapping[str, Fraction]
+PodAmounts = Mapping[str, Fraction]
 _READ: Final[Mapping[str, tuple[str, ...]]] = {
     "metadata": ("name", "uid", "creationTimestamp", "deletionTimestamp", "resourceVersion"),
     "spec": ("taints", "unschedulable"),
@@ -134,7 +134,7 @@ def cluster_declared(
     traits: NodeTraits,
     terms: Iterable[NodeTerm] = (),
     tolerated: Iterable[Tolerations] = (),
-    taken: Mapping[str, Amounts] = MappingProxyType({}),
+    taken: Mapping[str, PodAmounts] = MappingProxyType({}),
 ) -> ClusterDeclared:
     """Return the cluster of these nodes, in their order, with these terms as features and the nodes
     of each of the tolerations as partitions. Jobs have what is not `taken` of each by other pods.
@@ -149,7 +149,7 @@ def cluster_declared(
         raise MixedNodesError(f"{problem}: choose nodes by node_selector")
     features = _features(nodes, list(terms))
     kinds = [
-        _NodeKind.read(node, taken.get(str(node["metadata"]["name"]), {}), names)
+        _NodeLeft.read(node, taken.get(str(node["metadata"]["name"]), {}), names)
         for node, names in zip(nodes, features, strict=True)
     ]
     placed = _few_classes(nodes, kinds)
@@ -185,7 +185,7 @@ def cluster_declared(
     return declared
 
 
-class _NodeKind(NamedTuple):
+class _NodeLeft(NamedTuple):
     """What jobs may have of a node; `millicores` of its cores, 0: all of them."""
 
     memory_gib: float
@@ -194,7 +194,7 @@ class _NodeKind(NamedTuple):
     millicores: int
 
     @classmethod
-    def read(cls, node: Mapping[str, Any], taken: Amounts, features: tuple[str, ...]) -> Self:
+    def read(cls, node: Mapping[str, Any], taken: PodAmounts, features: tuple[str, ...]) -> Self:
         """Return what is left of a node beside what others have taken. A little is left of what is
         taken wholly: nothing would mean that it is not known."""
         told, cores = _allocatable(node), _cores(node)
@@ -219,8 +219,8 @@ class _NodeKind(NamedTuple):
 
 
 def _few_classes(
-    nodes: Sequence[Mapping[str, Any]], kinds: Sequence[_NodeKind]
-) -> Sequence[tuple[Mapping[str, Any], _NodeKind]]:
+    nodes: Sequence[Mapping[str, Any]], kinds: Sequence[_NodeLeft]
+) -> Sequence[tuple[Mapping[str, Any], _NodeLeft]]:
     """Return nodes in their order. Where there would be more classes than a cluster can have, those
     that are alike are together, and where there still would, their amounts are less exact."""
     if sum(1 for _ in groupby(kinds)) <= _MOST_CLASSES:
@@ -258,7 +258,7 @@ def _partitions(
         yield Partition(name=name, nodes=found, default=not each.each, down=not found)
 
 
-def _allocatable(node: Mapping[str, Any]) -> Amounts:
+def _allocatable(node: Mapping[str, Any]) -> PodAmounts:
     """What pods may have of a node."""
     told = amounts("status.allocatable", node["status"].get("allocatable") or {})
     if "cpu" not in told:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from coplace_client.errors import RejectedError
 from shared.kubernetes.names import GRANT
-from shared.kubernetes.nodes import Amounts
+from shared.kubernetes.nodes import PodAmounts
 from shared.kubernetes.objects import mapping_of, texts_of
 from shared.kubernetes.units import pod_amounts
 
@@ -48,7 +48,7 @@ class OtherPods:
 
     def __init__(self, changed_amounts: Callable[[], object]) -> None:
         self._changed_amounts = changed_amounts
-        self._pods: dict[str, tuple[str, Amounts]] = {}
+        self._pods: dict[str, tuple[str, PodAmounts]] = {}
 
     def replace(self, cluster: str, found: Sequence[Mapping[str, Any]]) -> None:
         """Replace what is known by a list of all pods."""
@@ -67,7 +67,7 @@ class OtherPods:
         if self._pods.pop(_uid(found), None):
             self._changed_amounts()
 
-    def by_node(self) -> Mapping[str, Amounts]:
+    def by_node(self) -> Mapping[str, PodAmounts]:
         """Return what pods ask for together on each node, in steps."""
         found: dict[str, Counter[str]] = {}
         for node, amounts in self._pods.values():
@@ -88,6 +88,6 @@ def _uid(pod: Mapping[str, Any]) -> str:
     return str(mapping_of(pod.get("metadata")).get("uid"))
 
 
-def _stepped(amounts: Mapping[str, Any]) -> Amounts:
+def _stepped(amounts: Mapping[str, Any]) -> PodAmounts:
     one = Fraction(1)
     return {name: ceil(n / (step := _STEPS.get(name, one))) * step for name, n in amounts.items()}

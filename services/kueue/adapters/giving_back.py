@@ -19,7 +19,7 @@ CLUSTER_QUEUES: Final = f"/apis/{API_VERSION}/clusterqueues"
 _ROUNDS: Final = 3
 
 
-class GivenBack(NamedTuple):
+class WorkloadsReleased(NamedTuple):
     """How many Workloads are Kueue's now, and which queues ask Coplace no more."""
 
     workloads: int
@@ -38,7 +38,7 @@ async def give_back(
     there: KueueClusters,
     terms: KueueTerms,
     now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
-) -> GivenBack:
+) -> WorkloadsReleased:
     """Let all go that waits, have no queue ask Coplace any more, and let go what came meanwhile.
     Raises ApiError."""
     releaser = WorkloadReleaser(
@@ -53,7 +53,7 @@ async def give_back(
     queues = [name for api in apis.values() for name in await _unasked(api)]
     for _ in range(_ROUNDS):
         await _let_go(apis, releaser)
-    return GivenBack(releaser.let_go, queues)
+    return WorkloadsReleased(releaser.let_go, queues)
 
 
 async def _let_go(apis: Mapping[str, KueueApi], releaser: WorkloadReleaser) -> None:

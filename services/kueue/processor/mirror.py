@@ -28,7 +28,7 @@ _Objects = Mapping[str, Mapping[str, Any]]
 _PodName = tuple[str, str]
 
 
-class _Kept(NamedTuple):
+class _KeptRecord(NamedTuple):
     """A record of an API server, or why it cannot be read."""
 
     told: WorkloadRecord | RejectedError
@@ -49,7 +49,7 @@ class WorkloadMirror:
         self._id_of = id_of
         self._clusters, self._managers = frozenset(clusters), tuple(managers)
         self._workloads: dict[WorkloadUid, KueueWorkload] = {}
-        self._records: dict[WorkloadUid, _Kept] = {}
+        self._records: dict[WorkloadUid, _KeptRecord] = {}
         self._dropped: set[WorkloadUid] = set()
         self._of_keys: dict[WorkloadKey, WorkloadUid] = {}
         self._of_ids: dict[str, WorkloadUid] = {}
@@ -135,7 +135,7 @@ class WorkloadMirror:
             told = parse_record(fields)
         except RejectedError as error:
             told = error
-        self._records[uid] = _Kept(told, version)
+        self._records[uid] = _KeptRecord(told, version)
         if isinstance(told, RejectedError):
             return uid
         if not told.claim.is_live and told.let_go is None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cli.kueue import cli
-from services.kueue.adapters.giving_back import GivenBack
+from services.kueue.adapters.giving_back import WorkloadsReleased
 from services.kueue.settings import KueueSettings
 from tests.unit.cli.command_line import coplace, said
 
@@ -16,7 +16,7 @@ def test_it_says_what_is_kueues_now(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
     async def given_back(own: KueueSettings) -> Any:
         asked.append(own)
-        return GivenBack(3, ["batch"])
+        return WorkloadsReleased(3, ["batch"])
 
     monkeypatch.setattr(cli, "_given_back", given_back)
     file = tmp_path / "clusters.yaml"
