@@ -107,16 +107,17 @@ class SlurmUnitsScheduler(SlurmScheduler):
 
     def _planned_on(self) -> tuple[UnitsProfile, list[_Planned]]:
         """Return what the running jobs leave, and what the last look reserved of it, the soonest
-        first. If it was in another pass, that is later where it is not there any more."""
+        first. If it was in another pass, also one of this moment, that is later where it is not
+        there any more."""
         free, found = self._free(), list[_Planned]()
         left = free.copy()
-        is_known = self._backfill_s == self._now_s
         for each in self.planned():
             order = self.queue.order_of(each.arrival)
             assert order is not None
             start_s, lasts_s = each.start_s, each.end_s - each.start_s + self.units.boot_s
-            if is_known:
-                kind, allocation = self.planned_on[each.arrival]
+            known = self.planned_on.get(each.arrival)
+            if known is not None and self._backfill_s == self._now_s:
+                kind, allocation = known
             else:
                 waiting = self.queue.blocks_from(order)[0].entry_of(order)
                 assert waiting is not None
@@ -126,8 +127,8 @@ class SlurmUnitsScheduler(SlurmScheduler):
                     continue
                 start_s = gap.start_s
                 kind, allocation = self._choice(left, entry, gap)
-                left.take(start_s, start_s + lasts_s, kind, allocation)
             end_s = start_s + lasts_s
+            left.take(start_s, end_s, kind, allocation)
             found.append(_Planned(start_s, order, end_s, each.reservation, kind, allocation))
         return free, sorted(found, key=_start_s)
 

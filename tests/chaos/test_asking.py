@@ -22,7 +22,7 @@ _SOONEST: Final = {
     "a_cancelled_array_drops_nobody_left": 4,
     "nobody_is_held": 11,
     "tasks_wait_for_no_task_of_the_same_index": 4,
-    "what_has_nodes_holds_no_licences": 4,
+    "what_has_nodes_holds_no_licences": 19,
     "what_is_declared_anew_counts_after_a_restart": 2,
     "amounts_are_not_limited": 4,
     "limits_are_of_users_and_accounts_alone": 31,
