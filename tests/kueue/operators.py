@@ -65,9 +65,9 @@ class Operators:
             async with self._locks.setdefault(name, asyncio.Lock()):
                 try:
                     await self._look(client, owner)
-                except CallError as error:  # it is there already, or another is newer
+                except CallError as error:  # it is there already, or Kueue's webhooks are not
                     if "AlreadyExists" not in str(error):
-                        print("operators:", error, flush=True)
+                        asyncio.get_running_loop().call_later(1, self._due.put_nowait, name)
 
     async def _look(self, client: Any, owner: Mapping[str, Any]) -> None:
         name = owner["metadata"]["name"]
