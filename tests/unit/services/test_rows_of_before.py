@@ -9,7 +9,7 @@ from coplace.v1.jobs_pb2 import JobSubmitted
 
 from services.prediction.state import Remembered
 from services.pricing.state import Attempts
-from shared.domain.cluster import Cluster
+from shared.domain.cluster import Cluster, NodeClass
 from shared.domain.job import Job, JobState
 from shared.placement.state.holds import Holder
 from shared.placement.state.job_record import JOBS, GuaranteeState
@@ -57,7 +57,10 @@ def test_jobs_of_the_version_before_are_read_by_prediction() -> None:
 
 def test_clusters_of_the_version_before_are_read_by_prediction() -> None:
     declared = ("p1", "site", "genoa", 8, 64, [2.0, 3.0], 90.0, 400.0, 256.0, "x86_64")
-    state = State({key_of("cluster", "p1"): row(2, *declared, NOTHING, NOTHING, 600.0, 280.0)})
+    # What lies within a row goes by names, of which one came since.
+    classes = [{"nodes": 8, "memory_gib": 256.0, "resources": [], "tdp_w": [], "features": ["a"]}]
+    of_before = row(3, *declared, NOTHING, classes, 600.0, 280.0, NOTHING, True)
+    state = State({key_of("cluster", "p1"): of_before})
     assert Remembered(state).clusters["p1"] == Cluster(
         name="p1",
         site="site",
@@ -69,8 +72,10 @@ def test_clusters_of_the_version_before_are_read_by_prediction() -> None:
         peak_bandwidth_gbps=400.0,
         memory_gib_per_node=256.0,
         architecture="x86_64",
+        declared_classes=(NodeClass(8, 256.0, features=("a",)),),
         nameplate_power_w=600.0,
         processors_tdp_w=280.0,
+        shares_unpredicted=True,
     )
 
 
