@@ -47,8 +47,6 @@ def release(
         raise typer.BadParameter(
             "must be given: all Workloads go back, or none", param_hint="--all"
         )
-    warnings = structlog.make_filtering_bound_logger(logging.WARNING)
-    structlog.configure(wrapper_class=warnings)
     own = KueueSettings(site=site, clusters_file=clusters, name=name)
     done = asyncio.run(_given_back(own))
     typer.echo(f"{done.workloads} Workloads are Kueue's")
@@ -58,5 +56,7 @@ def release(
 
 async def _given_back(own: KueueSettings) -> WorkloadsReleased:
     there = clusters_of(own.clusters_file)
+    warnings = structlog.make_filtering_bound_logger(logging.WARNING)
+    structlog.configure(wrapper_class=warnings)
     async with connected(there) as apis:
         return await give_back(apis, there, own.terms(there.clusters))
