@@ -139,13 +139,14 @@ class JobMirror:
         if not is_number(grant) or key not in self._of_keys:
             return None
         known, pods = self._pods.get(key, (0, {}))
-        if int(grant) > known:
-            pods = {}
-        elif int(grant) < known:
+        if int(grant) < known:
             return None
+        if int(grant) > known or key not in self._pods:
+            pods = {}
+            self._pods[key] = int(grant), pods
         before = pods.get(uid)
         found = removed_pod(pod, before, removed_us) if removed_us else read_pod(pod, before)
-        self._pods[key] = int(grant), {**pods, uid: found}
+        pods[uid] = found
         is_new = self._disrupt(key, int(grant), pod)
         return self._of_keys[key] if is_new or found != before else None
 
