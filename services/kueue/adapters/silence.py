@@ -14,13 +14,14 @@ from services.kueue.processor.silence import let_go
 
 
 class _Nobody:
-    """Nobody is asked, and nothing is published: Coplace does when it returns."""
+    """Nobody is asked, and nothing is published: Coplace does when it returns. What lets Workloads
+    go wants neither."""
 
     async def tell(self, event: Envelope) -> None:
-        raise NotImplementedError
+        raise AssertionError(f"published while Coplace is silent: {event.id}")
 
     async def explain(self, job_id: str) -> ExplainedWait | None:
-        raise NotImplementedError
+        raise AssertionError(f"asked while Coplace is silent: {job_id}")
 
 
 class WorkloadReleaser(WorkloadReconciler):
