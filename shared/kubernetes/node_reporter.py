@@ -23,6 +23,7 @@ from shared.kubernetes.nodes import (
     hostname,
     in_order,
     is_worker,
+    node_name,
     require_readable,
     resumption,
     why_out,
@@ -82,13 +83,13 @@ class NodeReporter:
 
     def replace(self, cluster: str, found: Sequence[_Node]) -> None:
         """Replace what is known by a list of all nodes."""
-        self._there = {_name(node): node for node in found if self._is_readable(node)}
+        self._there = {node_name(node): node for node in found if self._is_readable(node)}
         self._changed.set()
 
     def changed(self, cluster: str, found: _Node) -> None:
         """Note that a node is new, or has changed."""
         if self._is_readable(found):
-            self._there[_name(found)] = found
+            self._there[node_name(found)] = found
             self._changed.set()
 
     def deleted(self, cluster: str, found: _Node) -> None:
@@ -115,7 +116,9 @@ class NodeReporter:
             asked = list(self._asked())
             terms = {term for each in asked for term in terms_of(each.features)}
             self._tolerated = frozenset(_tolerated(asked))
-            self._known |= {_name(n): n for n in in_order(self._there.values()) if self._is_part(n)}
+            self._known |= {
+                node_name(n): n for n in in_order(self._there.values()) if self._is_part(n)
+            }
             self.hostnames = {name: hostname(node) for name, node in self._known.items()}
             nodes = list(self._known.values())
             taken = self.others.by_node()
@@ -179,7 +182,7 @@ class NodeReporter:
         return True
 
     def _is_part(self, node: _Node) -> bool:
-        return is_worker(node, self._tolerated) or _name(node) in self._known
+        return is_worker(node, self._tolerated) or node_name(node) in self._known
 
     def _why_out(self, name: str) -> str:
         node = self._there.get(name)
@@ -212,7 +215,3 @@ def _tolerated(asked: Iterable[JobSubmitted]) -> Iterable[Tolerations]:
 
 def _names(host_lists: Iterable[str]) -> Iterable[str]:
     return (name for each in host_lists for name in expand(each))
-
-
-def _name(node: _Node) -> str:
-    return str(node["metadata"]["name"])

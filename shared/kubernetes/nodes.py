@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import groupby
-from math import floor, frexp, ldexp
-from operator import itemgetter
+from math import floor
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self
 
@@ -18,11 +17,12 @@ from coplace.v1.control_pb2 import (
 )
 from coplace.v1.ingest_service_pb2 import Envelope
 
-from coplace_client.bounds import CORES_PER_NODE, LENGTHS, NODE_MEMORY_GIB
+from coplace_client.bounds import CORES_PER_NODE, NODE_MEMORY_GIB
 from coplace_client.checks import require_text
 from coplace_client.errors import RejectedError, UnusableError
 from coplace_client.facts import fact
 from coplace_client.millicores import PER_CORE
+from shared.domain.few_classes import MOST_CLASSES, few_classes, less_exact
 from shared.domain.folding import fold
 from shared.domain.hostlist import expand
 from shared.kubernetes.names import HOSTNAME
@@ -33,7 +33,6 @@ from shared.kubernetes.tolerations import UNTAINTED, Tolerations, lasting_taints
 from shared.kubernetes.units import amounts, count_resources
 
 _GIB: Final = 1024**3
-_MOST_CLASSES: Final = LENGTHS["node_classes"].most
 PodAmounts = Mapping[str, Fraction]
 _READ: Final[Mapping[str, tuple[str, ...]]] = {
     "metadata": ("name", "uid", "creationTimestamp", "deletionTimestamp", "resourceVersion"),
@@ -142,23 +141,20 @@ def cluster_declared(
     Raises MixedNodesError where they differ in their cores, and RejectedError for amounts that
     cannot be understood.
     """
-    cores = {_cores(node) for node in nodes}
-    if len(cores) != 1 or not cores.isdisjoint({0}):
-        told = ", ".join(map(str, sorted(cores))) or "no node"
-        problem = f"{traits.cluster} has nodes of {told} cores: a cluster is of one node model"
-        raise MixedNodesError(f"{problem}: choose nodes by node_selector")
+    told = [_allocatable(node) for node in nodes]
+    cores = _cores_of_all(told, traits)
     features = _features(nodes, list(terms))
     kinds = [
-        _NodeLeft.read(node, taken.get(str(node["metadata"]["name"]), {}), names)
-        for node, names in zip(nodes, features, strict=True)
+        _NodeLeft.read(has, cores, taken.get(node_name(node), {}), names)
+        for node, has, names in zip(nodes, told, features, strict=True)
     ]
-    placed = _few_classes(nodes, kinds)
+    placed = few_classes(list(zip(nodes, _fewer(kinds), strict=True)))
     declared = ClusterDeclared(
         cluster=traits.cluster,
         site=traits.site,
         node_model=traits.node_model,
         nodes=len(nodes),
-        cores_per_node=cores.pop(),
+        cores_per_node=cores,
         pstates_ghz=traits.pstates_ghz,
         idle_power_w=traits.idle_power_w,
         peak_bandwidth_gbps=traits.peak_bandwidth_gbps,
@@ -167,20 +163,9 @@ def cluster_declared(
         architecture=traits.architecture,
         # Kubernetes gives pods cores of nodes on which others have cores, whoever these are.
         shares_unpredicted=True,
-        node_names=fold(str(node["metadata"]["name"]) for node, _ in placed),
+        node_names=fold(node_name(node) for node, _ in placed),
     )
-    for kind, alike in groupby(kind for _, kind in placed):
-        tdp_w = {name: traits.tdp_w[name] for name, _ in kind.resources if name in traits.tdp_w}
-        declared.node_classes.append(
-            NodeClass(
-                nodes=len(list(alike)),
-                memory_gib=kind.memory_gib,
-                resources=dict(kind.resources),
-                tdp_w=tdp_w,
-                features=kind.features,
-                millicores_per_node=kind.millicores,
-            )
-        )
+    declared.node_classes.extend(_classes((kind for _, kind in placed), traits))
     declared.partitions.extend(_partitions(nodes, list(tolerated)))
     return declared
 
@@ -194,10 +179,11 @@ class _NodeLeft(NamedTuple):
     millicores: int
 
     @classmethod
-    def read(cls, node: Mapping[str, Any], taken: PodAmounts, features: tuple[str, ...]) -> Self:
-        """Return what is left of a node beside what others have taken. A little is left of what is
-        taken wholly: nothing would mean that it is not known."""
-        told, cores = _allocatable(node), _cores(node)
+    def read(
+        cls, told: PodAmounts, cores: int, taken: PodAmounts, features: tuple[str, ...]
+    ) -> Self:
+        """Return what is left of a node with so many cores beside what others have taken. A little
+        is left of what is taken wholly: nothing would mean that it is not known."""
         free = {name: amount - taken.get(name, Fraction(0)) for name, amount in told.items()}
         memory_gib = float(free.get("memory", Fraction(0)) / _GIB)
         if "memory" in told and "memory" in taken:
@@ -211,28 +197,31 @@ class _NodeLeft(NamedTuple):
         )
 
     def less_exact(self) -> Self:
-        """Return it with amounts that are powers of two at most."""
-        return self._replace(
-            memory_gib=_power_of_two(self.memory_gib),
-            millicores=round(_power_of_two(self.millicores)),
+        """Return it with amounts that are powers of two, or the least that nodes have."""
+        memory_gib = less_exact(self.memory_gib)
+        if memory_gib:
+            memory_gib = max(memory_gib, NODE_MEMORY_GIB.least)
+        return self._replace(memory_gib=memory_gib, millicores=round(less_exact(self.millicores)))
+
+
+def _fewer(kinds: Sequence[_NodeLeft]) -> Sequence[_NodeLeft]:
+    """Return kinds of nodes, with less exact amounts where a cluster cannot have so many."""
+    if len(set(kinds)) <= MOST_CLASSES:
+        return kinds
+    return [kind.less_exact() for kind in kinds]
+
+
+def _classes(kinds: Iterable[_NodeLeft], traits: NodeTraits) -> Iterable[NodeClass]:
+    """Yield the classes of nodes of these kinds, in their order."""
+    for kind, alike in groupby(kinds):
+        yield NodeClass(
+            nodes=len(list(alike)),
+            memory_gib=kind.memory_gib,
+            resources=dict(kind.resources),
+            tdp_w={name: traits.tdp_w[name] for name, _ in kind.resources if name in traits.tdp_w},
+            features=kind.features,
+            millicores_per_node=kind.millicores,
         )
-
-
-def _few_classes(
-    nodes: Sequence[Mapping[str, Any]], kinds: Sequence[_NodeLeft]
-) -> Sequence[tuple[Mapping[str, Any], _NodeLeft]]:
-    """Return nodes in their order. Where there would be more classes than a cluster can have, those
-    that are alike are together, and where there still would, their amounts are less exact."""
-    if sum(1 for _ in groupby(kinds)) <= _MOST_CLASSES:
-        return list(zip(nodes, kinds, strict=True))
-    if len(set(kinds)) > _MOST_CLASSES:
-        kinds = [kind.less_exact() for kind in kinds]
-    return sorted(zip(nodes, kinds, strict=True), key=itemgetter(1))
-
-
-def _power_of_two(amount: float) -> float:
-    """The largest that is not more."""
-    return ldexp(1.0, frexp(amount)[1] - 1) if amount else 0.0
 
 
 def _features(
@@ -250,7 +239,7 @@ def _partitions(
     any."""
     if not tolerated:
         return
-    taints = {str(node["metadata"]["name"]): lasting_taints(node) for node in nodes}
+    taints = {node_name(node): lasting_taints(node) for node in nodes}
     for each in (Tolerations(), *sorted(tolerated, key=lambda one: one.partition)):
         found = fold(name for name, of in taints.items() if each.allow(of))
         name = each.partition or UNTAINTED
@@ -266,11 +255,23 @@ def _allocatable(node: Mapping[str, Any]) -> PodAmounts:
     return told
 
 
-def _cores(node: Mapping[str, Any]) -> int:
-    """The whole ones."""
-    cores = floor(_allocatable(node)["cpu"])
-    CORES_PER_NODE.require_if_known("status.allocatable.cpu", cores)
-    return cores
+def _cores_of_all(told: Iterable[PodAmounts], traits: NodeTraits) -> int:
+    """The whole cores of each of these nodes, which are of one model."""
+    cores = {floor(each["cpu"]) for each in told}
+    for each in cores:
+        CORES_PER_NODE.require_if_known("status.allocatable.cpu", each)
+    if len(cores) != 1 or not cores.isdisjoint({0}):
+        shown_cores = ", ".join(map(str, sorted(cores))) or "no node"
+        problem = (
+            f"{traits.cluster} has nodes of {shown_cores} cores: a cluster is of one node model"
+        )
+        raise MixedNodesError(f"{problem}: choose nodes by node_selector")
+    return cores.pop()
+
+
+def node_name(node: Mapping[str, Any]) -> str:
+    """Return the name of a node."""
+    return str(node["metadata"]["name"])
 
 
 def why_out(node: Mapping[str, Any]) -> str:

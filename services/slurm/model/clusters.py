@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import groupby
-from math import frexp, ldexp
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -18,6 +17,7 @@ from coplace_client.bounds import (
 )
 from coplace_client.errors import RejectedError, UnusableError
 from shared.domain.features import require_feature
+from shared.domain.few_classes import MOST_CLASSES, few_classes, less_exact
 from shared.domain.folding import fold
 from shared.domain.hostlist import expand
 from shared.domain.printable import printable
@@ -27,7 +27,6 @@ from shared.slurm.gres import gres_counts
 from shared.slurm.tres import Tres, is_of_nodes, most_important
 
 _MOST_SHOWN: Final = 200
-_MOST_KINDS: Final = LENGTHS["node_classes"].most
 _MOST_ACCOUNTS: Final = LENGTHS["allowed"].most
 _MINUTE_S: Final = 60
 _GRES: Final = "gres/"
@@ -124,7 +123,7 @@ def declared_cluster(
     Raises UnlikeNodesError where nodes differ in their cores.
     """
     listed = [node for node in nodes if is_node(node) and _has_cores(node)]
-    placed = _few_classes(list(zip(listed, _kinds_of_nodes(listed), strict=True)))
+    placed = few_classes(list(zip(listed, _kinds_of_nodes(listed), strict=True)))
     shown = [node for node, _ in placed]
     cores = {number(node["cpus"]) or 0 for node in shown}
     if len(cores) != 1:
@@ -171,31 +170,21 @@ class _NodeKind(NamedTuple):
     features: tuple[str, ...]
 
 
-_PlacedNode = tuple[Mapping[str, Any], _NodeKind]
-
-
-def _few_classes(nodes: list[_PlacedNode]) -> list[_PlacedNode]:
-    """Return nodes in their order, or those that are alike together where there would be more
-    classes than a cluster can have."""
-    classes = sum(1 for _ in groupby(kind for _, kind in nodes))
-    return nodes if classes <= _MOST_KINDS else sorted(nodes, key=lambda placed: placed[1])
-
-
 def _kinds_of_nodes(nodes: Sequence[Mapping[str, Any]]) -> list[_NodeKind]:
     """Return the kinds of nodes: where there would be more than a cluster can have, without the
     features that no partition has on all of its nodes, then without any, then with less exact
     memory."""
     kinds = [_kind(node) for node in nodes]
-    if len(set(kinds)) > _MOST_KINDS:
+    if len(set(kinds)) > MOST_CLASSES:
         shared = _shared_features(nodes, kinds)
         kept = [tuple(name for name in kind.features if name in shared) for kind in kinds]
         kinds = [
             kind._replace(features=features) for kind, features in zip(kinds, kept, strict=True)
         ]
-    if len(set(kinds)) > _MOST_KINDS:
+    if len(set(kinds)) > MOST_CLASSES:
         kinds = [kind._replace(features=()) for kind in kinds]
-    if len(set(kinds)) > _MOST_KINDS:
-        kinds = [kind._replace(memory_gib=_power_of_two(kind.memory_gib)) for kind in kinds]
+    if len(set(kinds)) > MOST_CLASSES:
+        kinds = [kind._replace(memory_gib=_less_gib(kind.memory_gib)) for kind in kinds]
     return kinds
 
 
@@ -211,9 +200,9 @@ def _shared_features(
     return frozenset().union(*shared.values())
 
 
-def _power_of_two(memory_gib: float) -> float:
-    """Return the power of two that is no more."""
-    less_gib = ldexp(1.0, frexp(memory_gib)[1] - 1) if memory_gib else 0.0
+def _less_gib(memory_gib: float) -> float:
+    """Return less exact memory; 0, which is not known, where no node has so little."""
+    less_gib = less_exact(memory_gib)
     return less_gib if NODE_MEMORY_GIB.has(less_gib) else 0.0
 
 

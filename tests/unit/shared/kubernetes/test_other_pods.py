@@ -80,3 +80,19 @@ def test_many_nodes_that_differ_are_a_cluster_all_the_same() -> None:
     found = cluster_declared(nodes, TRAITS, taken=all_other)
     cluster_of(found)
     assert {each.millicores_per_node for each in found.node_classes} == {0, 32_768}
+
+
+def test_many_nodes_of_which_others_have_nearly_all_are_a_cluster_all_the_same() -> None:
+    nodes = [node(f"n{index:03}", "64") for index in range(200)]
+    left_gib = {f"n{index:03}": Fraction(100 + index, 1000) for index in range(200)}
+    all_taken = {
+        name: {"cpu": Fraction(64), "memory": (192 - left) * GIB} for name, left in left_gib.items()
+    }
+    found = cluster_declared(nodes, TRAITS, taken=all_taken)
+    check_contents(found)
+    cluster_of(found)
+    assert [(each.memory_gib, each.millicores_per_node) for each in found.node_classes] == [
+        (0.1, 1),
+        (0.125, 1),
+        (0.25, 1),
+    ]
