@@ -119,9 +119,8 @@ class Cluster:
 
     def __hash__(self) -> int:
         """Return the same for equal clusters, without going through all that was declared: what
-        follows from a cluster is kept by it."""
-        counts = len(self.declared_classes), len(self.partitions)
-        return hash((self.name, self.nodes, self.cores_per_node, *counts))
+        follows from a cluster is kept by it, and asked for again and again."""
+        return hash(self.name)
 
     def __post_init__(self) -> None:
         for field in ("name", "site", "node_model"):
@@ -188,7 +187,7 @@ class Cluster:
     @property
     def has_default_partition(self) -> bool:
         """Return whether jobs that name no partition are in some all the same."""
-        return any(partition.default for partition in self.partitions)
+        return bool(self.partitions) and any(partition.default for partition in self.partitions)
 
     @property
     def node_classes(self) -> tuple[NodeClass, ...]:

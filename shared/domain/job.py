@@ -281,8 +281,9 @@ class Job:
     @property
     def has_wishes(self) -> bool:
         """Return whether not all nodes of a cluster are the same to it."""
-        asks = self.partitions or self.features or self.nodes_wanted or self.nodes_excluded
-        return bool(asks) or any(part.has_wishes for part in self.parts)
+        if self.partitions or self.features or self.nodes_wanted or self.nodes_excluded:
+            return True
+        return bool(self.parts) and any(part.has_wishes for part in self.parts)
 
     def runs_on(self, cluster: Cluster) -> bool:
         """Return whether it has a binary for the cluster."""

@@ -185,7 +185,8 @@ def admits(partition: Partition, job: Job, nodes: int) -> bool:
     """Return whether a job of so many nodes keeps to the limits of a partition, and may use it."""
     fits = not partition.most_nodes or nodes <= partition.most_nodes
     in_time = not partition.most_walltime_s or job.walltime_s <= partition.most_walltime_s
-    return fits and in_time and partition.admits(job.account, job.user)
+    is_open = not (partition.accounts or partition.users)
+    return fits and in_time and (is_open or partition.admits(job.account, job.user))
 
 
 def where_on(

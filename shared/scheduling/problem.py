@@ -105,10 +105,7 @@ class NodeTable:
     @staticmethod
     def names_of(cluster: Cluster) -> tuple[str, ...]:
         """Return the names of a cluster's resources."""
-        if not cluster.declared_classes:
-            return CORES, MEMORY
-        named = {name for each in cluster.node_classes for name, _ in each.resources}
-        return CORES, MEMORY, *sorted(named)
+        return _names_of(cluster) if cluster.declared_classes else (CORES, MEMORY)
 
     @property
     def nodes(self) -> int:
@@ -118,6 +115,12 @@ class NodeTable:
     def fitting(self, shape: Shape) -> Ints:
         """Return how many units of a shape each node takes when it is empty, (nodes,)."""
         return units_in(self.amounts, shape)
+
+
+@lru_cache(maxsize=1024)
+def _names_of(cluster: Cluster) -> tuple[str, ...]:
+    named = {name for each in cluster.node_classes for name, _ in each.resources}
+    return CORES, MEMORY, *sorted(named)
 
 
 @lru_cache(maxsize=1024)
@@ -157,14 +160,13 @@ def shape_on(
 ) -> Shape | None:
     """Return a unit of the job on this cluster, in one of these places if any; None where no node
     has a resource that it needs."""
-    wanted = dict(job.resources_per_unit)
-    if not wanted.keys() <= set(names):
-        return None
-    amounts = (
-        unit_millicores(job, cluster),
-        _memory_mib(job, cluster),
-        *(wanted.get(name, 0) for name in names[2:]),
-    )
+    others: tuple[int, ...] = (0,) * (len(names) - 2)
+    if job.resources_per_unit:
+        wanted = dict(job.resources_per_unit)
+        if not wanted.keys() <= set(names):
+            return None
+        others = tuple([wanted.get(name, 0) for name in names[2:]])
+    amounts = (unit_millicores(job, cluster), _memory_mib(job, cluster), *others)
     return Shape(amounts, not job.shareable, _most_per_node(job), where)
 
 
@@ -390,8 +392,7 @@ def whole_of(cluster: Cluster, resources: int, where: tuple[Where, ...] = ()) ->
 def counts_nodes(job: Job, kind: Kind, cluster: Cluster) -> bool:
     """Return True where a job of this kind takes whole nodes, any will do, and only how many are
     free counts."""
-    whole = whole_of(cluster, len(kind.shape.needs))
-    return job.is_of_nodes and kind == whole
+    return job.is_of_nodes and kind == whole_of(cluster, len(kind.shape.needs))
 
 
 def takes_nodes(table: NodeTable, shape: Shape) -> bool:
@@ -408,8 +409,9 @@ def _most_of_first(table: NodeTable) -> int:
 
 def nodes_worth(job: Job, cluster: Cluster, units: int) -> int:
     """Return the nodes that so many of its units are worth there by their cores, rounded up."""
-    of_units = units * job.unit_millicores
-    return -(-of_units // cluster.millicores_per_node) if of_units else units
+    if not job.cores_per_unit:
+        return units
+    return -(-units * job.unit_millicores // cluster.millicores_per_node)
 
 
 def core_share(job: Job, cluster: Cluster) -> float:
@@ -419,19 +421,20 @@ def core_share(job: Job, cluster: Cluster) -> float:
 
 def unit_millicores(job: Job, cluster: Cluster) -> int:
     """Return the thousandths of a core of one unit of the job."""
-    return job.unit_millicores or millicores(cluster.cores_for(shareable=job.shareable))
+    if job.cores_per_unit:
+        return job.unit_millicores
+    return millicores(cluster.cores_for(shareable=job.shareable))
 
 
 def most_units(job: Job, cluster: Cluster) -> int:
     """Return how many units of the job the cluster takes when nothing runs and all partitions are
     up."""
-    names, _, _ = _classes(cluster)
     if job.parts or is_restricted(job, cluster):
-        kind = kind_on(job, cluster, names, with_down=True)
+        kind = kind_on(job, cluster, NodeTable.names_of(cluster), with_down=True)
         return most_units_of(kind.shape, cluster) if kind is not None else 0
     if job.is_of_nodes and not job.memory_gib:
         return cluster.nodes
-    shape = shape_on(job, cluster, names)
+    shape = shape_on(job, cluster, NodeTable.names_of(cluster))
     return most_units_of(shape, cluster) if shape is not None else 0
 
 
@@ -440,8 +443,7 @@ def fits_when_empty(
 ) -> bool:
     """Return True where so many units of the job fit on the cluster when nothing runs, in
     partitions that are up, without what was refused."""
-    names, _, _ = _classes(cluster)
-    kind = kind_on(job, cluster, names, refused)
+    kind = kind_on(job, cluster, NodeTable.names_of(cluster), refused)
     return kind is not None and units <= most_units_of(kind.shape, cluster)
 
 

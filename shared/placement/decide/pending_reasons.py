@@ -110,6 +110,22 @@ class PendingReasons:
             most.append(array.job.array_at_most - self._running_tasks(array))
         return min(most, default=MOST_TASKS)
 
+    def may_keep_entries_out(self, job: JobRecord) -> bool:
+        """Return whether anything but power that nobody knows could keep an entry of a job out that
+        nothing keeps out everywhere, or a part of its nodes: most often nothing could."""
+        models, asked = self.models, job.job
+        return bool(
+            models.closed
+            or self.managers.silent
+            or models.limits
+            or models.with_down_partitions
+            or self.allocations.reduced
+            or job.declined
+            or asked.reservation
+            or asked.licences
+            or asked.deadline_s
+        )
+
     def of_entry(self, job: JobRecord, candidate: Candidate) -> PendingReason | None:
         """Return what keeps the entry for this cluster out; None when nothing does."""
         cluster = candidate.cluster

@@ -30,6 +30,7 @@ from shared.placement.state.limits import Subject, SubjectKind, subjects_in, sub
 from shared.placement.state.planned import PlannedMode
 from shared.placement.state.plans import Plans
 from shared.placement.state.policy_in_force import PolicyInForce, Ranking
+from shared.scheduling.eligibility import NOTHING_REFUSED, RefusedToJob
 from shared.scheduling.problem import NodeTable, counts_nodes, kind_on
 from shared.scheduling.wait_queue import Entry, LaterTasks, WaitQueues
 from shared.scheduling.windows import late_start_s
@@ -366,22 +367,29 @@ class WaitingJobs:
     ) -> dict[str, tuple[Choice, Entry]]:
         """Return the entries of a job that nothing keeps out on all clusters: of an array as if it
         were a job."""
-        return {
-            c.cluster: (c, entry)
-            for c in found
-            if c.waits
-            and not self.is_held_back(job, c)
-            and not self._pending_reasons.of_entry(job, c.candidate)
-            and (entry := self._entry(job, c, kinds)) is not None
-        }
+        reasons, entries = self._pending_reasons, dict[str, tuple[Choice, Entry]]()
+        may_lack = reasons.may_keep_entries_out(job)
+        for choice in found:
+            candidate = choice.candidate
+            if not choice.waits or self.is_held_back(job, choice):
+                continue
+            if (may_lack or candidate.power_unknown) and reasons.of_entry(job, candidate):
+                continue
+            refused = NOTHING_REFUSED
+            if may_lack:
+                refused = reasons.closed_on(job, choice.cluster, candidate.nodes)
+            if (entry := self._entry(job, choice, kinds, refused)) is not None:
+                entries[choice.cluster] = choice, entry
+        return entries
 
-    def _entry(self, job: JobRecord, choice: Choice, kinds: Kinds) -> Entry | None:
+    def _entry(
+        self, job: JobRecord, choice: Choice, kinds: Kinds, refused: RefusedToJob
+    ) -> Entry | None:
         """Return the entry for a choice; None where the cluster was declared anew, without what the
         job needs or the P-state of its evaluation, or refused the job all of its nodes."""
         cluster = self._pending_reasons.models.clusters[choice.cluster]
         if not has_ghz(cluster.pstates_ghz, choice.candidate.freq_ghz):
             return None
-        refused = self._pending_reasons.closed_on(job, cluster.name, choice.candidate.nodes)
         kind = kind_on(job.job, cluster, NodeTable.names_of(cluster), refused)
         if kind is None:
             return None

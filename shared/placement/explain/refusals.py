@@ -43,7 +43,7 @@ from shared.placement.explain.power_words import POWER_CAP, shortage_words
 from shared.placement.state.actions import CapShortage
 from shared.scheduling.backfill import ClusterScheduler, Start, units_of
 from shared.scheduling.power import Shortage
-from shared.scheduling.problem import CORES, Shape, takes_nodes
+from shared.scheduling.problem import CORES, takes_nodes
 from shared.scheduling.wait_queue import Entry
 
 # What is said of an entry that came into the queue after the pass.
@@ -110,7 +110,9 @@ class RefusalWords:
         return WhyNot([_of_watts(self._no_watts(shortages), shortages)], shortages)
 
     def _constraint(self, on: ClusterScheduler, entry: Entry, refusal: Refusal) -> Constraint:
-        match refusal:
+        match refusal:  # what comes most often goes first
+            case TooFew() | Busy() | NeighboursRefuse():
+                return _too_few(on, entry, refusal)
             case WattsMissing(shortages, count):
                 words = self._no_watts(shortages)
                 if count:
@@ -127,8 +129,6 @@ class RefusalWords:
                 return self._delays(on, entry, refusal)
             case AwaitsLook() | ReservationBegins() | KeptForOthers():
                 return _awaits(on, entry, refusal)
-            case TooFew() | Busy() | NeighboursRefuse():
-                return _too_few(on, entry, refusal)
 
     def _delays(self, on: ClusterScheduler, entry: Entry, found: DelaysReservation) -> Constraint:
         job, start_s = self.of_reservation(found.reserved_for), found.start_s
@@ -204,14 +204,14 @@ def _too_few(
     asked, unit = _units_of(on, entry)
     needed = f"needs {asked}"
     match refusal:
+        case Busy(count, free, until_s):
+            words = f"{needed}, {free} free"
+            return Constraint(CONSTRAINT_KIND_CAPACITY, words, count, free, unit, until_s)
         case TooFew(count, total):
             has = f"the cluster has {total}"
             if units_of(on) is not None:
                 has = f"{total} fit on the cluster when it is empty"
             return Constraint(CONSTRAINT_KIND_MISFIT, f"{needed}, {has}", count, total, unit)
-        case Busy(count, free, until_s):
-            words = f"{needed}, {free} free"
-            return Constraint(CONSTRAINT_KIND_CAPACITY, words, count, free, unit, until_s)
         case NeighboursRefuse(count, free, why):
             words = f"{needed}, {free} free beside neighbours that suit it: {why}"
             return Constraint(CONSTRAINT_KIND_NEIGHBOUR, words, count, free, unit)
@@ -245,8 +245,7 @@ def _units_of(on: ClusterScheduler, entry: Entry) -> tuple[str, str]:
     if shape.parts:
         return f"{entry.nodes} nodes in {len(shape.parts)} parts at once", NODES
     are_nodes = takes_nodes(table, shape)
-    anywhere = shape._replace(where=())
-    asked = _in_words(table.names, anywhere, are_nodes, entry.nodes)
+    asked = _in_words(table.names, shape.needs, shape.exclusive, are_nodes, entry.nodes)
     where = " where it may be" if shape.where else ""
     return asked + where, NODES if are_nodes else UNITS
 
@@ -258,11 +257,13 @@ def _need_words(name: str, need: int) -> str:
 
 
 @lru_cache(maxsize=4096)  # the jobs of a round are of few shapes
-def _in_words(names: Sequence[str], shape: Shape, are_nodes: bool, count: int) -> str:
-    named = zip(names, shape.needs, strict=True)
+def _in_words(
+    names: Sequence[str], needs: Sequence[int], exclusive: bool, are_nodes: bool, count: int
+) -> str:
+    named = zip(names, needs, strict=True)
     parts = [_need_words(name, need) for name, need in named if need]
     if not are_nodes:
-        alone = ", on nodes of its own" if shape.exclusive else ""
+        alone = ", on nodes of its own" if exclusive else ""
         return f"{count} unit{'s' * (count > 1)} of {', '.join(parts)}{alone}"
     more = f" with {', '.join(parts[1:])}" if len(parts) > 1 else ""
     return f"{count} nodes{more}"

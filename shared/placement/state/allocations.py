@@ -11,6 +11,7 @@ from shared.placement.state.job_allocation import JobAllocation
 from shared.placement.state.job_record import JobRecord
 from shared.placement.state.limits import (
     NOTHING,
+    Held,
     Subject,
     Usage,
     held_under,
@@ -34,7 +35,7 @@ class Allocations:
         self._jobs: dict[str, JobRecord] = {}
         # Of each job that holds nodes.
         self._counted: dict[str, Mapping[Subject, Usage]] = {}
-        self._usage: dict[Subject, Usage] = {}
+        self._held: dict[Subject, Held] = {}
         self._changed: set[Subject] = set()
 
     def declare(self, cluster: Cluster) -> None:
@@ -136,7 +137,6 @@ class Allocations:
             return
         job.run.allocation = placed
         self._occupancy[placed.cluster].prolong(job)
-        self._count(job)
 
     def release(self, job: JobRecord) -> None:
         """Release what a job holds, if anything."""
@@ -161,11 +161,12 @@ class Allocations:
 
     def usage(self, subject: Subject) -> Usage:
         """Return what the jobs that count against a subject hold."""
-        return self._usage.get(subject, NOTHING)
+        held = self._held.get(subject)
+        return NOTHING if held is None else held.usage
 
     def held_under(self, subject: Subject) -> tuple[str, Usage]:
         """Return what is held under a declared limit, and by whom where each has it for itself."""
-        return held_under(subject, self._usage)
+        return held_under(subject, self._held)
 
     def take_changed(self) -> set[Subject]:
         """Return those that hold more or less than at the last call."""
@@ -201,12 +202,13 @@ class Allocations:
 
     def _account(self, counted: Mapping[Subject, Usage], sign: int = 1) -> None:
         for subject, usage in counted.items():
-            after = self.usage(subject).plus(usage, sign)
-            if any(after):
-                self._usage[subject] = after
-            else:
-                self._usage.pop(subject, None)
-            self._changed.add(subject)
+            held = self._held.get(subject)
+            if held is None:
+                held = self._held[subject] = Held()
+            held.count(usage, sign)
+            if not held.jobs:
+                del self._held[subject]
+        self._changed.update(counted)
 
 
 _but_end: Final = attrgetter(

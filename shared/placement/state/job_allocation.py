@@ -1,7 +1,9 @@
 """Where a job was put, and until when it has its nodes."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import Final
 
 from coplace.v1.jobs_pb2 import JobFinished
 
@@ -38,6 +40,10 @@ class JobAllocation:
     power_unknown: bool = False
     boot_s: float = 0.0
     partitions: tuple[str, ...] = ()
+
+    def copy(self) -> "JobAllocation":
+        """Return the same as another one: each start and each row of a run has one."""
+        return JobAllocation(*_fields_of(self))
 
     @property
     def walltime_s(self) -> float:
@@ -85,6 +91,9 @@ class JobAllocation:
     def await_boot(self, boot_s: float) -> None:
         """Let nodes boot first: the start is expected, and the limit ends, later by as much."""
         self.ends_s, self.boot_s = self.ends_s + boot_s, self.boot_s + boot_s
+
+
+_fields_of: Final = attrgetter(*(each.name for each in fields(JobAllocation)))
 
 
 def share_ran(placed: JobAllocation | None, message: JobFinished) -> float | None:

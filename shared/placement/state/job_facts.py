@@ -323,7 +323,9 @@ def _started(job: JobRecord, message: JobStarted, names: NodeNames, on: Cluster)
         raise RejectedError("nodes", "must be named: placement did not choose them")
     nodes, units = _told_nodes(message, names)
     if here is not None and nodes in ((), here.nodes) and units in ((), here.units):
-        return replace(here, ends_s=since_s + limit_s, boot_s=0.0)
+        runs = here.copy()
+        runs.ends_s, runs.boot_s = since_s + limit_s, 0.0
+        return runs
     grant = message.grant or (here.grant if here else 0)
     count = sum(units) or len(nodes)
     like = (c for c in job.evaluated.candidates if (c.cluster, c.nodes) == (on.name, count))

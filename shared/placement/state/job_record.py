@@ -301,9 +301,12 @@ _named_tuple: Any = NamedTuple
 
 def _of_job(job: JobRecord) -> Any:
     """The nodes of a job are kept as runs: a job on all nodes of a cluster takes a few bytes."""
-    run = job.run
-    if (on := run.allocation) is not None:
-        run = replace(run, allocation=replace(on, nodes=tuple(runs_of(on.nodes))))
+    run = _RECORDS["run"].of_row(job.run)
+    if job.run.allocation is not None:
+        held = job.run.allocation.copy()
+        held.nodes = tuple(runs_of(held.nodes))
+        _, *rest = run
+        run = held, *rest
     return (
         job.job,
         job.arrival,
@@ -312,7 +315,7 @@ def _of_job(job: JobRecord) -> Any:
         _RECORDS["evaluated"].of_row(job.evaluated),
         _RECORDS["grants"].of_row(job.grants),
         _RECORDS["requests"].of_row(job.requests),
-        _RECORDS["run"].of_row(run),
+        run,
         _RECORDS["guarantee"].of_row(job.guarantee),
         _RECORDS["notice"].of_row(job.notice),
     )

@@ -95,21 +95,12 @@ class Usage(NamedTuple):
     node_s: int = 0
     resources: Resources = ()
 
-    def plus(self, other: Self, sign: int = 1) -> "Usage":
-        """Return both together, or this without the other."""
-        resources = self.resources
-        if other.resources:
-            counts = dict(resources)
-            for name, count in other.resources:
-                counts[name] = counts.get(name, 0) + sign * count
-            resources = resources_of(counts)
-        return Usage(
-            self.jobs + sign * other.jobs,
-            self.nodes + sign * other.nodes,
-            self.millicores + sign * other.millicores,
-            self.node_s + sign * other.node_s,
-            resources,
-        )
+    def plus(self, other: Self) -> "Usage":
+        """Return both together."""
+        both = Held()
+        both.count(self)
+        both.count(other)
+        return both.usage
 
     @property
     def amounts(self) -> dict[str, int]:
@@ -120,6 +111,31 @@ class Usage(NamedTuple):
 
 
 NOTHING: Final = Usage()
+
+
+class Held:
+    """What the jobs hold that count against a subject: it changes with each start and end."""
+
+    def __init__(self) -> None:
+        self.jobs = self._nodes = self._millicores = self._node_s = 0
+        self._resources: dict[str, int] = {}
+
+    def count(self, usage: Usage, sign: int = 1) -> None:
+        """Add what a job holds, or take it off."""
+        self.jobs += sign * usage.jobs
+        self._nodes += sign * usage.nodes
+        self._millicores += sign * usage.millicores
+        self._node_s += sign * usage.node_s
+        for name, count in usage.resources:
+            self._resources[name] = self._resources.get(name, 0) + sign * count
+
+    @property
+    def usage(self) -> Usage:
+        """Return it as limits count it."""
+        counts = self.jobs, self._nodes, self._millicores, self._node_s
+        return Usage(*counts, resources_of(self._resources) if self._resources else ())
+
+
 # The most at once; what is 0 or absent is no limit.
 Limit = Usage
 
@@ -253,18 +269,19 @@ def limit_of(message: LimitsDeclared) -> tuple[Subject, Limit]:
     return subject, Limit(*most, resources_of(message.most_resources))
 
 
-def held_under(subject: Subject, usage: Mapping[Subject, Usage]) -> tuple[str, Usage]:
+def held_under(subject: Subject, held: Mapping[Subject, Held]) -> tuple[str, Usage]:
     """Return what is held under a declared limit: where each has it for itself, by the one that has
     the most nodes, with its name."""
     if subject.each is None:
-        return "", usage.get(subject, NOTHING)
-    most = max(_within(subject, usage), default=(0, 0, "", NOTHING))
+        return "", held[subject].usage if subject in held else NOTHING
+    most = max(_within(subject, held), default=(0, 0, "", NOTHING))
     return most[2], most[3]
 
 
 def _within(
-    subject: Subject, usage: Mapping[Subject, Usage]
+    subject: Subject, held: Mapping[Subject, Held]
 ) -> Iterator[tuple[int, int, str, Usage]]:
-    for of, held in usage.items():
+    for of, each in held.items():
         if of.declared == subject:
-            yield held.nodes, held.jobs, of.who, held
+            usage = each.usage
+            yield usage.nodes, usage.jobs, of.who, usage

@@ -136,14 +136,11 @@ class Occupancy:
     def hold(self, job: JobRecord) -> None:
         """Allocate to a job the nodes that it was placed on."""
         assert job.run.allocation is not None
-        placed = job.run.allocation
-        held = AllocatedUnits(
-            job.run.releases_s,
-            job.arrival,
-            self._kind(job),
-            self._allocation(placed),
-            job.run.drawn_mw,
-        )
+        allocation = self._allocation(job.run.allocation)
+        # All of its nodes where the cluster has no more what it needs.
+        kind = held_kind(job.job, self._cluster, self.names, allocation.nodes)
+        run = job.run
+        held = AllocatedUnits(run.releases_s, job.arrival, kind, allocation, run.drawn_mw)
         self._stays[job.arrival], self._held[job.arrival] = job, held
         self.capacity.take(held.kind, held.allocation)
         if not counts_nodes(job.job, held.kind, self._cluster):
@@ -323,12 +320,6 @@ class Occupancy:
         """Return whether more was given out on one of a job's nodes than there is, or another job
         is beside one that is to be alone."""
         return self.capacity.is_overcommitted(self._held[job.arrival].allocation.nodes)
-
-    def _kind(self, job: JobRecord) -> Kind:
-        """Return what a job needs: all of its nodes where the cluster has that no more."""
-        assert job.run.allocation is not None
-        nodes = (node for node in job.run.allocation.nodes if node < self.nodes)
-        return held_kind(job.job, self._cluster, self.names, nodes)
 
     def _units(self, placed: JobAllocation) -> tuple[int, ...]:
         return placed.units or (1,) * len(placed.nodes)

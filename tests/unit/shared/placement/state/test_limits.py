@@ -1,5 +1,6 @@
 """Limits of users and accounts, and accounts that are empty, bind their jobs and nobody else's."""
 
+from functools import reduce
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ from shared.catalogue.event import Event
 from shared.catalogue.policy_settings import PolicySettings
 from shared.domain.eamc_policy import Policy
 from shared.placement.processor.placement import Placement
-from shared.placement.state.limits import NOTHING, Usage
+from shared.placement.state.limits import NOTHING, Held, Usage
 from tests.unit.shared.placement.region import (
     T0_US,
     declared,
@@ -215,18 +216,19 @@ def test_both_limits_of_a_qos_are_remembered_and_lifted_one_by_one() -> None:
 def test_what_is_held_adds_up_however_jobs_come_and_go(
     steps: list[tuple[str, int, int]],
 ) -> None:
-    held: list[Usage] = []
-    total = NOTHING
+    jobs: list[Usage] = []
+    held = Held()
     for name, nodes, gpus in steps:
-        if held and nodes == 4:
-            total = total.plus(held.pop(), -1)
+        if jobs and nodes == 4:
+            held.count(jobs.pop(), -1)
             continue
         counted = Usage(1, nodes, nodes * 8, nodes * 60, ((name, gpus),) if gpus else ())
-        held.append(counted)
-        total = total.plus(counted)
-    while held:
-        total = total.plus(held.pop(), -1)
-    assert not any(total)
+        jobs.append(counted)
+        held.count(counted)
+        assert held.usage == reduce(Usage.plus, jobs)
+    while jobs:
+        held.count(jobs.pop(), -1)
+    assert held.usage == NOTHING
 
 
 @pytest.mark.parametrize(
