@@ -16,7 +16,7 @@ from lab.emulator.app import machines_and_runs, workload
 from lab.emulator.facts import EPOCH_US, id_of, submit_us
 from lab.emulator.running import EmulatedUnits, RunningJob
 from lab.emulator.settings import SimulationSettings
-from lab.emulator.shapes import cores_of_unit
+from lab.emulator.shapes import millicores_of_unit
 from lab.simulation.eurora import Anybody
 from lab.workloads.request import JobRequest
 from shared.catalogue.payloads.domain_types import job_of
@@ -121,12 +121,12 @@ class PlainEasy:
         if allocation is None:
             raise ValueError(f"no nodes were chosen for request {request.index}")
         cluster = machine.cluster
-        cores, freq_ghz = cores_of_unit(request, cluster), max(cluster.pstates_ghz)
+        unit, freq_ghz = millicores_of_unit(request, cluster), max(cluster.pstates_ghz)
         return self._runs.run_alone(
             request,
             machine,
             id_of(request, cluster.site),
-            EmulatedUnits(allocation.nodes, allocation.units, cores, freq_ghz),
+            EmulatedUnits(allocation.nodes, allocation.units, unit, freq_ghz),
             started_us,
             walltime_s=request.walltime_s,
         )

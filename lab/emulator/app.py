@@ -65,7 +65,7 @@ def _built_in(settings: SimulationSettings) -> tuple[list[JobRequest], tuple[Clu
     if settings.caps:
         emulated = tuple(map(rated, emulated))
     requests = built_in(settings.seed, settings.jobs, emulated)
-    shares = settings.quarters_share, settings.gpus_share
+    shares = settings.quarters_share, settings.gpus_share, settings.thousandths_share
     requests = with_parts(requests, emulated, settings.seed, *shares)
     if settings.partitions_share:
         emulated = tuple(map(with_partitions, emulated))

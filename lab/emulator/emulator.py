@@ -40,6 +40,7 @@ from lab.emulator.feasibility import (
     named_co_runners,
     require_possible,
     require_pstate,
+    unit_given,
     units_of,
 )
 from lab.emulator.imported import ImportedSignatures
@@ -432,7 +433,7 @@ class Emulator:
             allocation=EmulatedUnits(
                 nodes,
                 tuple(units_of(decision)),
-                decision.cores_per_node,
+                unit_given(decision),
                 decision.freq_ghz,
             ),
             started_us=started_us,

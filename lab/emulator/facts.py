@@ -28,10 +28,11 @@ from coplace.v1.telemetry_pb2 import (
 from google.protobuf.message import Message
 
 from coplace_client.facts import new_priorities
+from coplace_client.millicores import beside_cores, whole_cores
 from lab.emulator.machine import Machine
 from lab.emulator.running import ATTEMPT, RunningJob, TimeBeside
 from lab.emulator.scales import TpiScale
-from lab.emulator.shapes import cores_of_unit
+from lab.emulator.shapes import millicores_of_unit
 from lab.emulator.truth.laws import Behaviour
 from lab.emulator.truth.noise import METER_SIGMA, SHUTTER_SIGMA, Noise
 from lab.workloads.request import JobRequest
@@ -98,6 +99,7 @@ def submission(
         shareable=request.shareable,
         submitted_at_us=time_us,
         cores_per_unit=request.cores_per_unit,
+        millicores_per_unit=request.millicores_per_unit,
         memory_gib_per_unit=request.memory_gib_per_unit,
         resources_per_unit=dict(request.resources_per_unit),
         units_per_node=request.units_per_node,
@@ -173,7 +175,8 @@ def finish(run: RunningJob, outcome: JobOutcome.ValueType, now_us: int) -> Publi
         energy_j=run.energy_j(now_us),
         node_model=cluster.node_model,
         grant=run.grant,
-        cores=run.allocation.all_cores,
+        cores=whole_cores(run.allocation.all_millicores),
+        millicores=beside_cores(run.allocation.all_millicores),
         resources=dict(run.resources),
         intervals=_intervals(run, now_us),
     )
@@ -242,7 +245,7 @@ def cancellation(request: JobRequest, job: str, cluster: Cluster, now_us: int) -
         user=request.user,
         account=request.account,
         nodes=request.nodes,
-        cores_per_node=cores_of_unit(request, cluster),
+        cores_per_node=whole_cores(millicores_of_unit(request, cluster)),
         submitted_at_us=submit_us(request),
         ended_at_us=now_us,
         node_model=cluster.node_model,

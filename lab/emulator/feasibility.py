@@ -8,9 +8,10 @@ from typing import Final
 
 from coplace.v1.placement_pb2 import PlacementDecided
 
+from coplace_client.millicores import cores_text, millicores
 from lab.emulator.machine import Machine
 from lab.emulator.running import RunningJob
-from lab.emulator.shapes import cores_of_unit, most_units_a_node, unit_on
+from lab.emulator.shapes import millicores_of_unit, most_units_a_node, unit_on
 from lab.workloads.request import JobRequest
 from shared.domain.features import parse_features
 from shared.domain.job import named_nodes
@@ -58,6 +59,11 @@ def units_of(decision: PlacementDecided) -> Sequence[int]:
     return decision.node_units or [1] * len(decision.node_indices)
 
 
+def unit_given(decision: PlacementDecided) -> int:
+    """Return the thousandths of a core that it gives each unit."""
+    return millicores(decision.cores_per_node, decision.millicores_per_unit)
+
+
 def named_co_runners(decision: PlacementDecided) -> list[str]:
     """Return the jobs that are said to be on its nodes."""
     first = [decision.co_runner_job_id] if decision.co_runner_job_id else []
@@ -66,9 +72,10 @@ def named_co_runners(decision: PlacementDecided) -> list[str]:
 
 def _wrong_request(decision: PlacementDecided, request: JobRequest, machine: Machine) -> str | None:
     cluster = machine.cluster
-    cores = cores_of_unit(request, cluster)
-    if decision.cores_per_node != cores:
-        return f"uses {cores} cores a unit on {cluster.name}, got {decision.cores_per_node}"
+    asked = millicores_of_unit(request, cluster)
+    if (given := unit_given(decision)) != asked:
+        used = cores_text(asked)
+        return f"uses {used} cores a unit on {cluster.name}, got {cores_text(given)}"
     if not decision.walltime_s > 0:
         return f"its limit must be above 0 s, got {decision.walltime_s}"
     return None

@@ -7,6 +7,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
+from coplace_client.millicores import whole_cores
 from lab.emulator.machine import Machine
 from lab.emulator.shapes import Share, unit_on
 from lab.emulator.truth.interference import slowdown_ratio
@@ -21,23 +22,23 @@ ATTEMPT = 1  # the first of a job
 
 @dataclass(frozen=True, slots=True)
 class EmulatedUnits:
-    """What placement gave a job: on each of `nodes` so many `units`, each of `cores` cores, at
-    `freq_ghz`."""
+    """What placement gave a job: on each of `nodes` so many `units`, each of so many `millicores`,
+    at `freq_ghz`."""
 
     nodes: tuple[int, ...]
     units: tuple[int, ...]
-    cores: int
+    millicores: int
     freq_ghz: float
 
     @property
-    def all_cores(self) -> int:
-        """Return the cores of all units."""
-        return self.cores * sum(self.units)
+    def all_millicores(self) -> int:
+        """Return the thousandths of a core of all units."""
+        return self.millicores * sum(self.units)
 
     @property
     def most_cores_on_a_node(self) -> int:
-        """Return the cores of the node with most units."""
-        return self.cores * max(self.units)
+        """Return the cores of the node with most units, rounded up."""
+        return whole_cores(self.millicores * max(self.units))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class RunningJob:
 
     def __post_init__(self) -> None:
         self.settled_us = self._since_us = self.started_us
-        of_a_unit = self.allocation.cores / self.machine.cluster.cores_per_node
+        of_a_unit = self.allocation.millicores / self.machine.cluster.millicores_per_node
         placed = zip(self.allocation.nodes, self.allocation.units, strict=True)
         self._core_shares = {node: units * of_a_unit for node, units in placed}
 

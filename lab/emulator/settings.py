@@ -44,6 +44,12 @@ class SimulationSettings(EnvironmentSettings):
         le=0.5,
         description="Share of the built-in jobs that need GPUs; p1 has some then",
     )
+    thousandths_share: float = Field(
+        0.0,
+        ge=0,
+        le=0.5,
+        description="Share of the built-in jobs whose units are no whole cores",
+    )
     partitions_share: float = Field(
         0.0,
         ge=0,

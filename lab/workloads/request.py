@@ -10,6 +10,7 @@ from coplace_client.checks import (
     require_text,
 )
 from coplace_client.errors import RejectedError
+from coplace_client.millicores import millicores, require_rounded
 from lab.workloads.table1 import APPS
 from shared.domain.job import Condition
 from shared.domain.parts import JobPart
@@ -31,9 +32,10 @@ class JobRequest:
     Alone on `reference_cluster` at the nominal P-state the job runs `repetitions` times the
     Table 1 time of what it is; `walltime_s` is what the user asks for there. `app_id` is what the
     user says it is, `runs` what it is where that is something else. It consists of `nodes` equal
-    units: whole nodes (halves, where it is shareable) or `cores_per_unit` cores each, in one of
-    `partitions`, on nodes with `features`, or in a `reservation`, and holds `licences` while it
-    runs. It starts not before `begin_s`, and ends by `deadline_s` or is cancelled then; 0 without.
+    units: whole nodes (halves, where it is shareable) or `cores_per_unit` cores each, or so many
+    `millicores_per_unit` where these are no whole cores. They are in one of `partitions`, on nodes
+    with `features`, or in a `reservation`, and it holds `licences` while it runs. It starts not
+    before `begin_s`, and ends by `deadline_s` or is cancelled then; 0 without.
     An `array` is so many such jobs, of which `array_at_most` have nodes at once (0: any number). A
     gang has its nodes in `parts`. Somebody waits for one that `is_interactive`, for
     `starts_within_s` at most (0: however long).
@@ -69,6 +71,7 @@ class JobRequest:
     parts: tuple[JobPart, ...] = ()
     is_interactive: bool = False
     starts_within_s: float = 0.0
+    millicores_per_unit: int = 0
 
     def __post_init__(self) -> None:
         for field, app_id in (("app_id", self.app_id), ("runs", self.true_app_id)):
@@ -84,8 +87,14 @@ class JobRequest:
             *("begin_s", "deadline_s", "array_at_most", "starts_within_s"),
         ):
             require_not_negative(field, getattr(self, field))
+        require_rounded("cores_per_unit", self.cores_per_unit, self.millicores_per_unit)
         require_resources("resources_per_unit", self.resources_per_unit)
         require_licences("licences", self.licences)
+
+    @property
+    def unit_millicores(self) -> int:
+        """Return the thousandths of a core of each unit; 0 where it asks for no cores."""
+        return millicores(self.cores_per_unit, self.millicores_per_unit)
 
     @property
     def true_app_id(self) -> str:

@@ -1,11 +1,12 @@
-"""Begin times, delays, deadlines and singletons of an emulated region with nothing else to do, and
-its own record under other rules."""
+"""Begin times, delays, deadlines and singletons of an emulated region with nothing else to do, its
+own record under other rules, and workloads of such jobs and of jobs of thousandths of cores."""
 
 from typing import Any, Final
 
 import pytest
 from coplace.v1.jobs_pb2 import JOB_OUTCOME_CANCELLED, JobFinished, JobSubmitted
 from coplace.v1.placement_pb2 import PlacementDecided
+from coplace.v1.pricing_pb2 import ChargeMade
 
 from cli.stages import ServiceSettings
 from lab.demo.embedded import EmbeddedSystem, run
@@ -149,6 +150,24 @@ def test_a_demo_in_which_half_of_the_jobs_say_when_they_may_start_ends(
             assert end.started_at_us >= job.begin_at_us
         else:
             assert end.ended_at_us == job.deadline_at_us
+
+
+def test_a_demo_in_which_half_of_the_jobs_need_thousandths_of_cores_ends_and_charges_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COPLACE_SIMULATION_THOUSANDTHS_SHARE", "0.5")
+    monkeypatch.setenv("COPLACE_SIMULATION_QUARTERS_SHARE", "0.1")
+    system = run(DemoOptions(seed=SEED, jobs=60, caps=False), lambda _jobs: None)
+    submitted = payloads(system.topic("jobs.events"), JobSubmitted)
+    fine = {job.job_id: job for job in submitted if job.millicores_per_unit}
+    assert len(fine) > 15
+    ended = runs(system)
+    assert ended.keys() == {job.job_id for job in submitted}
+    charged = {each.job_id: each for each in payloads(system.topic("prices.charges"), ChargeMade)}
+    for job_id, job in fine.items():
+        held = job.nodes * job.millicores_per_unit
+        assert ended[job_id].millicores == (held if held % 1000 else 0)
+        assert charged[job_id].millicores == ended[job_id].millicores
 
 
 def without_round(decided: PlacementDecided) -> PlacementDecided:

@@ -25,7 +25,7 @@ from coplace_client.ingest import IngestClient, Patience
 from lab.emulator import facts
 from lab.emulator.adapters import envelope_of
 from lab.emulator.facts import id_of
-from lab.emulator.feasibility import units_of
+from lab.emulator.feasibility import unit_given, units_of
 from lab.emulator.machine import Machine
 from lab.emulator.observed import ObservedRuns
 from lab.emulator.profiling import profiling_events
@@ -113,7 +113,7 @@ class Sample:
             self._requests[decision.job_id],
             self._machines[decision.cluster],
             decision.job_id,
-            EmulatedUnits(nodes, units, decision.cores_per_node, decision.freq_ghz),
+            EmulatedUnits(nodes, units, unit_given(decision), decision.freq_ghz),
             decision.decided_at_us,
             walltime_s=decision.walltime_s,
             grant=decision.grant,

@@ -86,6 +86,26 @@ def test_quarters_of_a_node_slow_each_other_down_by_all_demands_but_signatures_a
         assert signature.time_s == pytest.approx(STREAM.time_s, rel=0.05)
 
 
+def test_thousandths_of_a_core_fill_a_node_to_the_last_and_are_reported_as_they_are() -> None:
+    third = {"nodes": 3, "cores_per_unit": 6, "millicores_per_unit": 5_500}
+    emulator, [wide, narrow] = in_round_one(
+        quarter(0, **third), quarter(1, cores_per_unit=32, millicores_per_unit=31_501)
+    )
+    unit = {"cores_per_node": 6, "millicores_per_unit": 5_500}
+    with pytest.raises(ImpossibleDecisionError, match=r"uses 5\.5 cores a unit on p1, got 6"):
+        emulator.apply([start(wide, node_indices=[3], node_units=[3], cores_per_node=6)])
+    emulator.apply([start(wide, node_indices=[3], node_units=[3], **unit)])
+    beside = on_node(narrow, 3, wide, cores_per_node=32, millicores_per_unit=31_501)
+    with pytest.raises(ImpossibleDecisionError, match=r"48\.001 cores of 48"):
+        emulator.apply([beside])
+    elsewhere = on_node(narrow, 4, cores_per_node=32, millicores_per_unit=31_501)
+    emulator.apply([elsewhere])
+    ended = {each.job_id: each for each in payloads(to_the_end(emulator), JobFinished)}
+    whole, alone = ended[wide.job_id], ended[narrow.job_id]
+    assert (whole.nodes, whole.cores_per_node, whole.cores, whole.millicores) == (1, 17, 17, 16_500)
+    assert (alone.cores, alone.millicores) == (32, 31_501)
+
+
 def test_shutters_name_each_neighbour_and_end_with_each_change() -> None:
     emulator, jobs = in_round_one(*(quarter(n, repetitions=5.0 * (n + 1)) for n in range(3)))
     emulator.apply([on_node(job, 3, *jobs[:n]) for n, job in enumerate(jobs)])
@@ -261,7 +281,7 @@ class _Node:
             job_id=f"job-{number:03d}",
             request=asked,
             machine=self.machine,
-            allocation=EmulatedUnits((0,), (1,), cores, 2.7),
+            allocation=EmulatedUnits((0,), (1,), cores * 1000, 2.7),
             started_us=now_us,
             solo=solo,
             progress=Progress(1e6),
@@ -309,7 +329,7 @@ def test_the_energies_of_all_jobs_on_a_node_and_its_idle_cores_add_up_to_the_met
     assert reader is not None
     there, energies_j, idle_core_s = [reader], [], 0.0
     for number, (app_id, cores, gap_us) in enumerate(jobs, start=1):
-        idle_core_s += (48 - sum(run.allocation.cores for run in there)) * gap_us / 1e6
+        idle_core_s += (48 - sum(run.allocation.millicores for run in there) / 1000) * gap_us / 1e6
         now_us += gap_us
         run = node.come(number, app_id, cores, now_us)
         if run is not None:
