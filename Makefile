@@ -256,6 +256,10 @@ demo-parity: setup system-servers ## run both and compare what they decided and 
 bench: setup system-servers ## measure throughput, latency and memory: GUARD=none|secure|table
 	$(BIN)/python -m lab.benchmarks.system --out '$(OUT)' $(if $(GUARD),--guard $(GUARD))
 
+.PHONY: bench-quick
+bench-quick: setup ## what a job and a round cost beside the figures of before; fails where one is 15 % worse: RECORD=1
+	$(BIN)/python -m lab.benchmarks.quick $(if $(RECORD),--record)
+
 .PHONY: bench-watching
 bench-watching: setup system-servers ## how long watchers over gRPC wait beside Kafka, and what a thousand cost placement
 	$(BIN)/python -m lab.benchmarks.system.watching measure
