@@ -146,13 +146,18 @@ class Managers:
     newest_us: dict[tuple[str, str], int] = field(default_factory=dict)
     promises: dict[str, dict[str, tuple[float, float]]] = field(default_factory=dict)
     unheard: list[ManagerAlive] = field(default_factory=list)
+    declared: dict[str, tuple[int, str]] = field(default_factory=dict)
 
     def learn(self, event: Event) -> None:
-        """One more word; a copy of an older one says nothing."""
+        """One more word; a copy of an older one says nothing, nor does that of an undeclaration
+        after which the cluster came back."""
+        stamp = event.time_us, event.id
         match event.payload:
             case ManagerAlive() as told:
                 self.unheard.append(told)
-            case ClusterUndeclared() as told:
+            case ClusterDeclared() as told:
+                self.declared[told.cluster] = max(stamp, self.declared.get(told.cluster, stamp))
+            case ClusterUndeclared() as told if stamp > self.declared.get(told.cluster, (0, "")):
                 self.promises.pop(told.cluster, None)
                 self.unheard = [each for each in self.unheard if told.cluster not in each.clusters]
 
