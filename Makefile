@@ -129,12 +129,14 @@ system-slurm:
 	@deploy/require-commands.sh $(SLURM_PACKAGES)
 system-containers:
 	@deploy/require-commands.sh $(CONTAINER_PACKAGES)
+system-counting:
+	@deploy/require-commands.sh $(COUNTING_PACKAGES)
 system-kubernetes:
 	@deploy/require-commands.sh $(KUBERNETES_PACKAGES)
 # All at once, while pip installs.
 system-tests:
 	@deploy/require-commands.sh $(SERVER_PACKAGES) $(SLURM_PACKAGES) $(EXAMPLE_PACKAGES) $(DATABASE_PACKAGES) \
-	    $(CONTAINER_PACKAGES)
+	    $(CONTAINER_PACKAGES) $(COUNTING_PACKAGES)
 
 ## Checks ------------------------------------------------------------------------------------
 
@@ -257,7 +259,7 @@ bench: setup system-servers ## measure throughput, latency and memory: GUARD=non
 	$(BIN)/python -m lab.benchmarks.system --out '$(OUT)' $(if $(GUARD),--guard $(GUARD))
 
 .PHONY: bench-quick
-bench-quick: setup ## what a job and a round cost beside the figures of before; fails where one is 15 % worse: RECORD=1
+bench-quick: setup system-counting ## what a job and a round cost beside the figures of before; fails where one is 15 % worse: RECORD=1
 	$(BIN)/python -m lab.benchmarks.quick $(if $(RECORD),--record)
 
 .PHONY: bench-watching

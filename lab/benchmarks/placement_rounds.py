@@ -262,6 +262,7 @@ class Rounds:
         arrays: int = 0,
         reordered: int = 0,
         looking: bool = False,
+        queued: int = QUEUED,
     ) -> None:
         self._reordered = reordered
         self._draining, self._partitions = draining, partitions
@@ -281,9 +282,9 @@ class Rounds:
         self.queued, self._before = 0, 0
         if self._has_users:
             self._run_before()
-        first = self._submissions(0, QUEUED + 100 * count)
+        first = self._submissions(0, queued + 100 * count)
         if arrays:
-            first = with_arrays(first, max(1, QUEUED // arrays), np.random.default_rng(2))
+            first = with_arrays(first, max(1, queued // arrays), np.random.default_rng(2))
         region.feed(self.placement, first)
         self.seconds: list[float] = []
         self.cpu_s: list[float] = []

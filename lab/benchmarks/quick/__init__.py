@@ -1,0 +1,1 @@
+"""What a job and a round cost, in instructions, beside figures of before."""
