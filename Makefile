@@ -112,11 +112,13 @@ lock: $(VENV)/.locked ## pin anew what the distributions ask for, with hashes an
 KUBERNETES_PACKAGES := etcd:etcd-server containerd:containerd dnsmasq:dnsmasq-base \
     /usr/lib/cni/bridge:containernetworking-plugins setpriv:util-linux
 
+COUNTING_PACKAGES := valgrind:valgrind
+
 # Go is too old in Debian 12: where it lacks the tests say where to get it.
 EXAMPLE_PACKAGES := node:nodejs npm:npm
 
 .PHONY: system-examples system-python system-compiler system-servers system-slurm system-containers system-tests \
-    system-kubernetes
+    system-counting system-kubernetes
 system-python:
 	@deploy/require-python.sh $(PYTHON)
 system-compiler:
