@@ -134,7 +134,7 @@ system-kubernetes:
 # All at once, while pip installs.
 system-tests:
 	@deploy/require-commands.sh $(SERVER_PACKAGES) $(SLURM_PACKAGES) $(EXAMPLE_PACKAGES) $(DATABASE_PACKAGES) \
-	    $(CONTAINER_PACKAGES)
+	    $(CONTAINER_PACKAGES) gpg:gnupg
 
 ## Checks ------------------------------------------------------------------------------------
 
@@ -229,6 +229,10 @@ chart-files: setup ## write the topics and users of the chart anew from proto/
 .PHONY: test-helm
 test-helm: setup ## lint the chart, validate what it renders: HELM= tries another helm
 	$(BIN)/python -m pytest tests/helm
+
+.PHONY: sign-chart
+sign-chart: setup ## the chart as a package that is signed, and its provenance: KEY=name KEYRING=file PASSPHRASE=file OUT=
+	deploy/sign-chart.sh '$(OUT)' '$(KEY)' '$(KEYRING)' $(if $(PASSPHRASE),'$(PASSPHRASE)')
 
 ## Runs --------------------------------------------------------------------------------------
 
