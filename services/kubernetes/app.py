@@ -26,6 +26,7 @@ from shared.clients.decisions import DECISIONS, DecisionFollower, ResourceManage
 from shared.kubernetes.api import NODES, PODS, Trim
 from shared.kubernetes.clusters import ClusterEntry, api_client
 from shared.kubernetes.heartbeat import ClusterHeartbeat
+from shared.kubernetes.leadership import work_while_leading
 from shared.kubernetes.names import GRANT
 from shared.kubernetes.node_reporter import NodeReporter
 from shared.kubernetes.nodes import trimmed_node
@@ -58,7 +59,8 @@ async def serve(process: Process) -> None:
             each.name: await opened.enter_async_context(_connected(each, meter))
             for each in clusters
         }
-        await process.run_until_stopped(NAME, _run(process, own, clusters, apis, meter))
+        work = partial(_run, process, own, clusters, apis, meter)
+        await work_while_leading(process, NAME, own, apis[clusters[0].name], work)
 
 
 async def _run(

@@ -44,14 +44,45 @@ data:
   clusters.yaml: |
     {{- $file | toYaml | nindent 4 }}
 ---
-# One process: Kubernetes starts another of its name only when it has ended.
+{{- if gt (int $values.replicas) 1 }}
+# The Lease by which one process leads. Where the first cluster is another one, its account needs this there.
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: {{ $name }}-leader
+  labels: {{- include "coplace.labels" $of | nindent 4 }}
+rules:
+  - {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [create]}
+  - {apiGroups: [coordination.k8s.io], resources: [leases], resourceNames: [{{ $name }}], verbs: [get, patch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: {{ $name }}-leader
+  labels: {{- include "coplace.labels" $of | nindent 4 }}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: {{ $name }}-leader}
+subjects:
+  - {kind: ServiceAccount, name: {{ $name }}, namespace: {{ $root.Release.Namespace }}}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {{ $name }}
+  labels: {{- include "coplace.labels" $of | nindent 4 }}
+spec:
+  maxUnavailable: 1
+  selector:
+    matchLabels: {{- include "coplace.selector" $of | nindent 6 }}
+---
+{{- end }}
+# Of one name there is one process: Kubernetes starts another only when it has ended.
 apiVersion: apps/v1
 kind: StatefulSet
 metadata:
   name: {{ $name }}
   labels: {{- include "coplace.labels" $of | nindent 4 }}
 spec:
-  replicas: 1
+  replicas: {{ $values.replicas }}
   serviceName: {{ $name }}
   selector:
     matchLabels: {{- include "coplace.selector" $of | nindent 6 }}
@@ -65,6 +96,7 @@ spec:
       terminationGracePeriodSeconds: 30
       securityContext: {{- include "coplace.podSecurity" 10001 | nindent 8 }}
       {{- include "coplace.scheduling" $of | nindent 6 }}
+      {{- include "coplace.spread" $of | nindent 6 }}
       containers:
         - name: {{ $component }}
           image: {{ include "coplace.image" (dict "root" $root "extra" "kubernetes") }}
@@ -111,6 +143,10 @@ spec:
 - {name: COPLACE_HTTP_PORT, value: "8080"}
 {{- include "coplace.grpcTls" $root | nindent 0 }}
 - {name: {{ $prefix }}_SITE, value: {{ $values.site | quote }}}
+{{- if gt (int $values.replicas) 1 }}
+- {name: {{ $prefix }}_LEADER_LEASE, value: "{{ $root.Release.Namespace }}/{{ include "coplace.name" $root }}-{{ $component }}"}
+- {name: {{ $prefix }}_TAKEOVER_S, value: {{ $values.takeover_s | quote }}}
+{{- end }}
 {{- range $variable, $value := $settings }}
 - {name: {{ $prefix }}_{{ $variable }}, value: {{ $value | quote }}}
 {{- end }}

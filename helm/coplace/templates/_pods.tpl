@@ -36,6 +36,16 @@ priorityClassName: {{ . }}
 {{- end }}
 {{- end -}}
 
+{{/* Processes of a component come to different nodes where they can. */}}
+{{- define "coplace.spread" -}}
+topologySpreadConstraints:
+  - maxSkew: 1
+    topologyKey: kubernetes.io/hostname
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels: {{- include "coplace.selector" . | nindent 8 }}
+{{- end -}}
+
 {{- define "coplace.mounts" -}}
 - {name: tmp, mountPath: /tmp}
 {{- range $of, $secret := include "coplace.files" .root | fromYaml }}
