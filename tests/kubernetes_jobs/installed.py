@@ -1,12 +1,11 @@
 """A release of the chart on real API servers, with its adapter running as the chart says.
 
-The account, its rights, the policy, the kinds and the file of clusters are those that `helm install`
-puts on the API server; the process has the command, the variables and the token of its pod. There are
-no images: it runs here, and what its pod would mount lies in a folder.
+The account, its rights, the policy, the kinds and the file of clusters are those that `helm
+install` puts on the API server; the process has the command, the variables and the token of its
+pod. There are no images: it runs here, and what its pod would mount lies in a folder.
 """
 
 import asyncio
-import json
 import os
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
@@ -116,12 +116,8 @@ class InstalledAdapter:
         account = f"/api/v1/namespaces/{RELEASE}/serviceaccounts/region-kubernetes/token"
         asked = {"spec": {"expirationSeconds": 86400}}
         token = (await call(self.clusters["alpha"], "POST", account, asked))["status"]["token"]
-        self._as_pod.write_text(
-            self.clusters["alpha"]
-            .kubeconfig("pod")
-            .read_text()
-            .replace("token: pod", f"token: {token}")
-        )
+        named = self.clusters["alpha"].kubeconfig("pod").read_text()
+        self._as_pod.write_text(named.replace("token: pod", f"token: {token}"))
 
     @property
     def _as_pod(self) -> Path:
@@ -135,11 +131,9 @@ class InstalledAdapter:
             for name, cluster in self.clusters.items()
             if name != "alpha"
         ]
-        own = {
-            "clusters": json.loads(json.dumps(entries)),
-            "replicas": self.adapters,
-            **self.values,
-        }
+        # Each of its own: YAML writes a list that several have as an alias.
+        own = {"clusters": [deepcopy(each) for each in entries], "replicas": self.adapters}
+        own |= self.values
         if self.adapters > 1:
             own["takeover_s"] = TAKEOVER_S
         values = self.folder / "values.yaml"

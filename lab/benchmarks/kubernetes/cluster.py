@@ -58,7 +58,7 @@ class RealCluster:
         (self.folder / "tokens.csv").write_text(self.tokens)
         (self.folder / "audit.yaml").write_text(self.audit)
         self._start("etcd", ["etcd", *self._etcd_options()])
-        self._start("api", [self._program("kube-apiserver"), *self._api_options()])
+        self._start_api()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -144,13 +144,13 @@ class RealCluster:
 
     def restart_api(self) -> None:
         """Kill the API server (kill -9) and start it again."""
-        [server] = [
-            each for each in self._running if each.args[0] == self._program("kube-apiserver")
-        ]
-        server.kill()
-        server.wait()
-        self._running.remove(server)
-        self._start("api", [self._program("kube-apiserver"), *self._api_options()])
+        self._api.kill()
+        self._api.wait()
+        self._running.remove(self._api)
+        self._start_api()
+
+    def _start_api(self) -> None:
+        self._api = self._start("api", [self._program("kube-apiserver"), *self._api_options()])
 
     def client(self) -> ApiClient:
         """Return a client of an administrator."""
@@ -214,9 +214,11 @@ class RealCluster:
     def _file(self, name: str) -> str:
         return str(self.folder / name)
 
-    def _start(self, name: str, command: Sequence[str]) -> None:
+    def _start(self, name: str, command: Sequence[str]) -> subprocess.Popen[bytes]:
         with (self.folder / f"{name}.log").open("ab") as log:
-            self._running.append(subprocess.Popen(command, stdout=log, stderr=log))
+            process = subprocess.Popen(command, stdout=log, stderr=log)
+        self._running.append(process)
+        return process
 
 
 class CallError(Exception):
