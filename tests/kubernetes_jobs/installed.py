@@ -223,16 +223,18 @@ class InstalledAdapter:
 
     # What a user does.
 
-    async def submit(self, *bodies: Any, to: str = "alpha") -> None:
-        """Create Jobs. Raises CallError."""
-        waiting = iter(bodies)
+    async def submit(self, *bodies: Any, to: str = "alpha") -> Mapping[str, float]:
+        """Create Jobs; returns when each was asked for, s since 1970. Raises CallError."""
+        waiting, asked_s = iter(bodies), dict[str, float]()
 
         async def some(client: Any) -> None:
             for body in waiting:
+                asked_s[body["metadata"]["name"]] = time.time()
                 await call(client, "POST", JOBS, body)
 
         async with self.clusters[to].client() as client:
             await asyncio.gather(*(some(client) for _ in range(16)))
+        return asked_s
 
     async def job(self, name: str, of: str = "alpha") -> Mapping[str, Any]:
         """Return a Job as it is."""

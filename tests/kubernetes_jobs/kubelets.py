@@ -6,7 +6,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, Final
 
-from lab.benchmarks.kubernetes.cluster import RealCluster, call
+import aiohttp
+
+from lab.benchmarks.kubernetes.cluster import CallError, RealCluster, call
 from lab.benchmarks.kubernetes.kubelets import Kubelets, now, running, succeeded
 from shared.kubernetes.objects import time_us
 
@@ -15,6 +17,7 @@ JOB: Final = "test/job"
 _DEFAULT_S: Final = "2"
 _MISSING: Final = "missing"
 _WORKERS: Final = 16
+_AGAIN_S: Final = 0.2
 
 
 class ObservingKubelets(Kubelets):
@@ -63,13 +66,13 @@ class ObservingKubelets(Kubelets):
         if what == "delete":
             if name in self.ready[job] and name not in self.ended[job]:
                 self._count(job, -1)
-            await call(client, "DELETE", path, {"gracePeriodSeconds": 0})
+            await persistent(client, "DELETE", path, {"gracePeriodSeconds": 0})
             return
         if what == "begin":
             self._ready[name] = self.ready[job][name] = at
             self.nodes[job].add(pod["spec"]["nodeName"])
             self._count(job, 1)
-            await call(client, "PATCH", f"{path}/status", {"status": running(at)})
+            await persistent(client, "PATCH", f"{path}/status", {"status": running(at)})
             if (runs_s := told.get(RUNS_S, _DEFAULT_S)) != "for ever":
                 loop = asyncio.get_running_loop()
                 loop.call_later(float(runs_s), self.once, name, "end")
@@ -77,12 +80,29 @@ class ObservingKubelets(Kubelets):
         self.ended[job][name] = at
         self._count(job, -1)
         status = succeeded(self._ready[name], at)
-        await call(client, "PATCH", f"{path}/status", {"status": status})
+        await persistent(client, "PATCH", f"{path}/status", {"status": status})
 
     def _count(self, job: str, change: int) -> None:
         kind = job.partition("-")[0]
         self._running[kind] += change
         self.at_once[kind] = max(self.at_once[kind], self._running[kind])
+
+
+async def persistent(client: Any, method: str, path: str, body: Any) -> None:
+    """Ask until the API server has done it, over its ends and starts. Raises CallError where it
+    never will, such as for a pod that is gone."""
+    while True:
+        try:
+            await call(client, method, path, body)
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            await asyncio.sleep(_AGAIN_S)
+        except CallError as error:
+            # One that has just started knows no rights yet.
+            if not any(f": {status} " in str(error) for status in (401, 403, 429, 500, 503, 504)):
+                raise
+            await asyncio.sleep(_AGAIN_S)
+        else:
+            return
 
 
 def _is_missing(pod: Mapping[str, Any]) -> bool:
