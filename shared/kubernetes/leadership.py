@@ -19,10 +19,11 @@ from shared.kubernetes.objects import mapping_of
 from shared.process.environment import EnvironmentSettings
 from shared.process.life import Process
 
-# Shares of the time within which another leads. A look and its answer take a tenth each. Who leads
-# has given up by 0.4 and one look: others take the Lease after a look, 0.6 and another look.
+# Shares of the time within which another leads. Who leads gives up before others take the Lease:
+# these look, see silence for so long, look again, and write.
 _LOOKS: Final = 0.1
-_GIVES_UP: Final = 0.4
+_ANSWERS: Final = 0.2
+_GIVES_UP: Final = 0.5
 _LASTS: Final = 0.6
 
 log = structlog.get_logger(__name__)
@@ -106,7 +107,7 @@ class Leadership:
         what it is for and is ready: an upgrade may go on to the next."""
         while not stop.is_set():
             try:
-                async with asyncio.timeout(self.looks_every_s):
+                async with asyncio.timeout(self._takeover_s * _ANSWERS):
                     if await self.attempt():
                         log.info("leads", lease=self._path, holder=self.holder)
                         return True
@@ -126,13 +127,16 @@ class Leadership:
         for so long that another may take it soon."""
         while True:
             await asyncio.sleep(self.looks_every_s)
+            # One that was busy or paused for longer asks too: nobody may have taken it meanwhile.
+            left_s = self._since_s + self._takeover_s * _GIVES_UP - self._monotonic_s()
             try:
-                async with asyncio.timeout(self.looks_every_s):
+                async with asyncio.timeout(max(left_s, self.looks_every_s)):
                     await self.renew()
             except (ApiError, TimeoutError) as error:
-                log.warning("lease not renewed", lease=self._path, problem=str(error))
-            if self._monotonic_s() - self._since_s > self._takeover_s * _GIVES_UP:
-                raise LeadershipLostError(f"{self._path} was not renewed in time")
+                problem = str(error) or "no answer"
+                log.warning("lease not renewed", lease=self._path, problem=problem)
+                if self._monotonic_s() - self._since_s >= self._takeover_s * _GIVES_UP:
+                    raise LeadershipLostError(f"{self._path}: {problem}") from error
 
     def _spec(self) -> Mapping[str, Any]:
         second, ns = divmod(time.time_ns(), 10**9)

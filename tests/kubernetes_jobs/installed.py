@@ -36,7 +36,7 @@ from tests.support.kubernetes_api import merged, suspended_job
 RELEASE: Final = "coplace"
 JOBS: Final = "/apis/batch/v1/namespaces/physics/jobs"
 ADAPTER: Final = "system:serviceaccount:coplace:region-kubernetes"
-TAKEOVER_S: Final = 10.0
+TAKEOVER_S: Final = 15.0
 _NAMESPACE: Final = "jobs"
 _ADAPTERS: Final = ("kubernetes-a", "kubernetes-b")
 _TRAITS: Final = {
@@ -134,8 +134,6 @@ class InstalledAdapter:
         # Each of its own: YAML writes a list that several have as an alias.
         own = {"clusters": [deepcopy(each) for each in entries], "replicas": self.adapters}
         own |= self.values
-        if self.adapters > 1:
-            own["takeover_s"] = TAKEOVER_S
         values = self.folder / "values.yaml"
         values.write_text(yaml.safe_dump({"kubernetes": own}))
         admin = self.clusters["alpha"].kubeconfig("admin")

@@ -122,7 +122,25 @@ async def test_one_that_cannot_renew_gives_up_before_another_may_lead(
     monkeypatch.setattr(asyncio, "sleep", sleep)
     with pytest.raises(LeadershipLostError):
         await one.keep()
-    assert clock.now_s <= 0.5 * TAKEOVER_S
+    assert 0.5 * TAKEOVER_S <= clock.now_s <= 0.6 * TAKEOVER_S
+
+
+async def test_one_that_was_busy_for_long_leads_on_where_nobody_took_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    api, clock = Api(), Clock()
+    one = of(api, clock, "one")
+    await one.attempt()
+    pauses_s = iter((5 * TAKEOVER_S, 1.0))
+
+    async def sleep(pause_s: float) -> None:
+        if pause_s:
+            clock.now_s += next(pauses_s)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await one.keep()
+    assert not await of(api, clock, "other").attempt()
 
 
 async def test_one_that_is_stopped_lets_another_lead_at_once() -> None:
