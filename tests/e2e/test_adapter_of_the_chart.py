@@ -24,7 +24,7 @@ from tests.kubernetes_jobs.installed import (
     is_complete,
     user_job,
 )
-from tests.kubernetes_jobs.kubelets import RUNS_S
+from tests.kubernetes_jobs.kubelets import FOR_EVER, RUNS_S
 from tests.support.kubernetes_api import merged
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(1800)]
@@ -214,8 +214,18 @@ def test_a_missing_volume_is_charged_nothing(installed: InstalledAdapter) -> Non
 
 
 def test_40_jobs_of_one_core_run_at_once_on_14_nodes(installed: InstalledAdapter) -> None:
-    _played(installed, *(user_job(f"forty-{number}", "1", 20) for number in range(40)))
-    assert installed.kubelets["alpha"].at_once["forty"] == 40
+    names, own = [f"forty-{number}" for number in range(40)], installed.kubelets["alpha"]
+
+    async def play() -> None:
+        await installed.submit(*(user_job(name, "1", FOR_EVER) for name in names))
+        deadline_s = time.monotonic() + 180
+        while own.at_once["forty"] < len(names):
+            assert time.monotonic() < deadline_s, own.at_once["forty"]
+            await asyncio.sleep(0.5)
+        own.end(names)
+        await installed.complete(*names)
+
+    asyncio.run(play())
 
 
 def test_what_pods_of_others_take_is_not_granted(installed: InstalledAdapter) -> None:
@@ -226,7 +236,7 @@ def test_what_pods_of_others_take_is_not_granted(installed: InstalledAdapter) ->
         requests = {"cpu": str(_CORES - 1)}
         container = {"name": "main", "image": "none", "resources": {"requests": requests}}
         return {
-            "metadata": {"name": f"of-{node}", "annotations": {RUNS_S: "for ever"}},
+            "metadata": {"name": f"of-{node}", "annotations": {RUNS_S: FOR_EVER}},
             "spec": {"nodeName": node, "containers": [container]},
         }
 

@@ -29,7 +29,7 @@ from aiohttp import ClientError
 from lab.benchmarks.kubernetes.cluster import CallError, call
 from services.kubernetes.model.names import QUEUE_NAME
 from tests.kubernetes_jobs.installed import ADAPTER, JOBS, InstalledAdapter, is_complete, user_job
-from tests.kubernetes_jobs.kubelets import persistent
+from tests.kubernetes_jobs.kubelets import FOR_EVER, persistent
 
 _AT_REST_S: Final = 120.0
 _FREE: Final = {
@@ -148,7 +148,7 @@ def memory(arguments: argparse.Namespace, installed: InstalledAdapter) -> int:
     [name] = installed.names
     print(f"with no Job: {_memory(installed, name)}", flush=True)
     cpu = str(installed.cores)
-    jobs = (user_job(f"many-{number:05}", cpu, "for ever") for number in range(arguments.jobs))
+    jobs = (user_job(f"many-{number:05}", cpu, FOR_EVER) for number in range(arguments.jobs))
     began_s = time.monotonic()
     asyncio.run(installed.submit(*jobs))
     print(

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import aiohttp
@@ -14,6 +14,7 @@ from shared.kubernetes.objects import time_us
 
 RUNS_S: Final = "test/runs-s"
 JOB: Final = "test/job"
+FOR_EVER: Final = "for ever"
 _DEFAULT_S: Final = "2"
 _MISSING: Final = "missing"
 _WORKERS: Final = 16
@@ -52,6 +53,12 @@ class ObservingKubelets(Kubelets):
         """Forget a pod that was deleted."""
         self._pods.pop(found["metadata"]["name"], None)
 
+    def end(self, jobs: Iterable[str]) -> None:
+        """Let pods of Jobs end that run for ever; from any thread."""
+        for job in jobs:
+            for name in self.ready[job]:
+                self._loop.call_soon_threadsafe(self.once, name, "end")
+
     def run_s(self, job: str) -> float:
         """Return how long a Job ran, from its last pod's Ready to its last pod's end, s."""
         ready, ended = self.ready[job].values(), self.ended[job].values()
@@ -73,9 +80,9 @@ class ObservingKubelets(Kubelets):
             self.nodes[job].add(pod["spec"]["nodeName"])
             self._count(job, 1)
             await persistent(client, "PATCH", f"{path}/status", {"status": running(at)})
-            if (runs_s := told.get(RUNS_S, _DEFAULT_S)) != "for ever":
-                loop = asyncio.get_running_loop()
-                loop.call_later(float(runs_s), self.once, name, "end")
+            self._loop = asyncio.get_running_loop()
+            if (runs_s := told.get(RUNS_S, _DEFAULT_S)) != FOR_EVER:
+                self._loop.call_later(float(runs_s), self.once, name, "end")
             return
         self.ended[job][name] = at
         self._count(job, -1)
