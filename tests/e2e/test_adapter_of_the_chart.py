@@ -203,9 +203,10 @@ def test_a_missing_volume_is_charged_nothing(installed: InstalledAdapter) -> Non
     async def play() -> None:
         await installed.submit(user_job("volume", **_of_pod(volumes=[volume])))
         deadline_s = time.monotonic() + 90
-        while "Requeued" not in (found := await installed.events("volume")):
+        while "Stopped" not in (found := await installed.events("volume")):
             assert time.monotonic() < deadline_s, found
             await asyncio.sleep(1)
+        assert found["Stopped"].startswith(f"not ready within {_READY_WITHIN_S} s")
         await call(installed.clusters["alpha"], "DELETE", f"{JOBS}/volume")
         await asyncio.sleep(5)
 
@@ -259,7 +260,7 @@ def test_what_pods_of_others_take_is_not_granted(installed: InstalledAdapter) ->
     assert used
     assert not used & set(taken)
     for number in range(4):
-        assert "Requeued" not in asyncio.run(installed.events(f"gang-{number}"))
+        assert "Stopped" not in asyncio.run(installed.events(f"gang-{number}"))
 
 
 def test_of_200_jobs_half_away_from_home_kubectl_wait_returns_for_each(
