@@ -16,6 +16,7 @@ RUNS_S: Final = "test/runs-s"
 JOB: Final = "test/job"
 FOR_EVER: Final = "for ever"
 _DEFAULT_S: Final = "2"
+_OTHERS: Final = ""
 _MISSING: Final = "missing"
 _WORKERS: Final = 16
 _AGAIN_S: Final = 0.2
@@ -69,7 +70,7 @@ class ObservingKubelets(Kubelets):
             return
         path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{name}"
         told = pod["metadata"].get("annotations") or {}
-        job, at = told.get(JOB, name), now()
+        job, at = told.get(JOB, _OTHERS), now()
         if what == "delete":
             if name in self.ready[job] and name not in self.ended[job]:
                 self._count(job, -1)
