@@ -327,6 +327,18 @@ def _leads(installed: InstalledAdapter, name: str, holder: str) -> bool:
     return holder in installed.servers.log(name).read_text()
 
 
+def test_over_an_upgrade_and_a_rollback_each_of_100_jobs_runs_once(
+    installed: InstalledAdapter,
+) -> None:
+    names = [f"upgrade-{number}" for number in range(100)]
+    asyncio.run(installed.submit(*(user_job(name, "1", 5) for name in names)))
+    installed.upgrade(**{"kubernetes.env.COPLACE_KUBERNETES_WORKERS": "8"})
+    installed.rollback()
+    asyncio.run(installed.complete(*names, within_s=300))
+    ready = installed.kubelets["alpha"].ready
+    assert {len(ready[name]) for name in names} == {1}
+
+
 def test_a_cronjob_that_forbids_goes_on_after_its_second_run(installed: InstalledAdapter) -> None:
     """Its Jobs run away from home."""
 

@@ -45,6 +45,13 @@ _TRAITS: Final = {
     "idle_power_w": 110,
     "peak_bandwidth_gbps": 140,
 }
+_SHARED: Final = {
+    "PYTHONPATH": os.pathsep.join(sys.path),
+    "COPLACE_NAMESPACE": _NAMESPACE,
+    "COPLACE_KAFKA_PARTITIONS": "2",
+    # All of it shares one machine, with whatever else runs there.
+    "COPLACE_SESSION_TIMEOUT_S": "120",
+}
 # All that the adapter asks for, without what it wrote, which is kept of Jobs.
 _AUDIT: Final = f"""
 apiVersion: audit.k8s.io/v1
@@ -95,6 +102,7 @@ class InstalledAdapter:
                 name, self.folder / name, self.programs, True, "job,cronjob", audit=_AUDIT
             )
             self.clusters[name] = self._stack.enter_context(own)
+        self._ports = free_ports(5 + self.adapters)
         asyncio.run(self._prepare())
         self.servers = self._stack.enter_context(LocalServers(self.folder / "servers", redis=False))
         settings = Settings(
@@ -136,49 +144,65 @@ class InstalledAdapter:
         own |= self.values
         values = self.folder / "values.yaml"
         values.write_text(yaml.safe_dump({"kubernetes": own}))
+        named = ["--create-namespace", "--values", str(KUBERNETES_JOBS), "--values", str(values)]
+        self._helm("install", "region", str(CHART), *named)
+
+    def _helm(self, *words: str) -> None:
         admin = self.clusters["alpha"].kubeconfig("admin")
-        words = [program(), "install", "region", str(CHART), "--namespace", RELEASE]
-        words += ["--create-namespace", "--kubeconfig", str(admin), "--no-hooks"]
-        words += ["--values", str(KUBERNETES_JOBS), "--values", str(values)]
-        subprocess.run(words, check=True, capture_output=True, text=True)
+        where = ["--namespace", RELEASE, "--kubeconfig", str(admin), "--no-hooks"]
+        subprocess.run([program(), *words, *where], check=True, capture_output=True, text=True)
+
+    def upgrade(self, **values: str) -> None:
+        """Upgrade the release to other values of the adapter, and let its pods be replaced."""
+        sets = [word for pair in values.items() for word in ("--set-string", "=".join(pair))]
+        self._helm("upgrade", "region", str(CHART), "--reuse-values", *sets)
+        self._replace()
+
+    def rollback(self) -> None:
+        """Go back to the revision before, and let the pods be replaced."""
+        self._helm("rollback", "region")
+        self._replace()
+
+    def _replace(self) -> None:
+        """Replace the pods one after the other, the last one first, as a StatefulSet does."""
+        for each in reversed(self._adapters()):
+            self.servers.remove([each])
+            self.servers.start([each])
 
     def _programs(self) -> list[Program]:
-        """Return ingest, placement, pricing, and the adapters as their pods are."""
-        ports = free_ports(5 + self.adapters)
-        shared = {
-            "PYTHONPATH": os.pathsep.join(sys.path),
-            "COPLACE_NAMESPACE": _NAMESPACE,
-            "COPLACE_KAFKA_PARTITIONS": "2",
-            # All of it shares one machine, with whatever else runs there.
-            "COPLACE_SESSION_TIMEOUT_S": "120",
-        }
-        services = {
-            "COPLACE_INGEST_PORT": str(ports[0]),
-            "COPLACE_PLACEMENT_PORT": str(ports[1]),
+        """Return ingest, placement, pricing, and the adapters."""
+        own = {
+            **_SHARED,
+            "COPLACE_INGEST_PORT": str(self._ports[0]),
+            "COPLACE_PLACEMENT_PORT": str(self._ports[1]),
             "COPLACE_PRICING_GRACE_S": "0",
         }
+        names = ("ingest", "placement", "pricing")
+        services = [
+            _program(name, [sys.executable, "-m", f"services.{name}"], own, port)
+            for name, port in zip(names, self._ports[2:5], strict=True)
+        ]
+        return [*services, *self._adapters()]
+
+    def _adapters(self) -> list[Program]:
+        """Return the adapters as the API server has their pods."""
         pod = asyncio.run(self._pod())
         file = self.folder / "clusters.yaml"
         file.write_text(pod["clusters"])
         here = {
             **pod["variables"],
-            **shared,
+            **_SHARED,
             "COPLACE_HTTP_HOST": "127.0.0.1",
             "COPLACE_KAFKA_BOOTSTRAP": self.servers.kafka_bootstrap,
             "COPLACE_KUBERNETES_CLUSTERS_FILE": str(file),
-            "COPLACE_KUBERNETES_INGEST_ADDRESS": f"127.0.0.1:{ports[0]}",
-            "COPLACE_KUBERNETES_PLACEMENT_ADDRESS": f"127.0.0.1:{ports[1]}",
+            "COPLACE_KUBERNETES_INGEST_ADDRESS": f"127.0.0.1:{self._ports[0]}",
+            "COPLACE_KUBERNETES_PLACEMENT_ADDRESS": f"127.0.0.1:{self._ports[1]}",
         }
-        found = [
-            _program(name, [sys.executable, "-m", f"services.{name}"], {**shared, **services}, port)
-            for name, port in zip(("ingest", "placement", "pricing"), ports[2:5], strict=True)
-        ]
         command = [sys.executable, *pod["command"][1:]]
-        found += [
+        return [
             _program(name, command, here, port)
-            for name, port in zip(self.names, ports[5:], strict=True)
+            for name, port in zip(self.names, self._ports[5:], strict=True)
         ]
-        return found
 
     @property
     def names(self) -> Sequence[str]:
