@@ -44,6 +44,7 @@ def waits(arguments: argparse.Namespace, installed: InstalledAdapter) -> int:
     for turn, kind in enumerate(("plain", "queue", "queue", "plain")):
         patch = _FREE if kind == "plain" else {}
         names = [f"{kind}{turn}-{number:03}" for number in range(arguments.jobs)]
+        before_s = _cpu_s(installed)
         asked_s = asyncio.run(
             installed.submit(*(user_job(name, "1", 3, **patch) for name in names))
         )
@@ -51,14 +52,20 @@ def waits(arguments: argparse.Namespace, installed: InstalledAdapter) -> int:
         begun_s = installed.kubelets["alpha"].begun_s
         waited = sorted(begun_s[name] - asked_s[name] for name in names)
         found[kind] += waited
-        print(
-            f"turn {turn}, {kind}: {_quantiles(waited)}; load {os.getloadavg()[0]:.1f}", flush=True
-        )
+        cpu_ms = (_cpu_s(installed) - before_s) / arguments.jobs * 1e3
+        words = f"adapter {cpu_ms:.0f} ms of CPU a Job; load {os.getloadavg()[0]:.1f}"
+        print(f"turn {turn}, {kind}: {_quantiles(waited)}; {words}", flush=True)
     both = {kind: _quantile(sorted(times), 0.99) for kind, times in found.items()}
     for kind, times in found.items():
         print(f"{kind}: {_quantiles(sorted(times))}")
     print(f"the label costs {both['queue'] - both['plain']:.2f} s at p99")
     return 0
+
+
+def _cpu_s(installed: InstalledAdapter) -> float:
+    """Return what CPU time the adapters have taken, s."""
+    pids = [installed.servers.pid(name) for name in installed.names]
+    return sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in pids)
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:
