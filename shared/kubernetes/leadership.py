@@ -1,4 +1,4 @@
-"""Of several processes one leads, by a Lease of coordination.k8s.io; the others stand by."""
+"""Of several processes one leads, by a Lease of coordination.k8s.io; the others are on standby."""
 
 import asyncio
 import secrets
@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 
 class LeaderSettings(EnvironmentSettings):
-    """Settings of a process of which others may stand by."""
+    """Settings of a process of which others may be on standby."""
 
     leader_lease: str = Field(
         "",
@@ -103,7 +103,7 @@ class Leadership:
         await self._write({"holderIdentity": ""})
 
     async def taken(self, stop: asyncio.Event, readiness: Readiness) -> bool:
-        """Return True when this process leads, False when it shall stop. One that stands by does
+        """Return True when this process leads, False when it shall stop. One on standby does
         what it is for and is ready: an upgrade may go on to the next."""
         while not stop.is_set():
             try:
@@ -166,7 +166,7 @@ async def work_while_leading(
     api: ApiServer,
     work: Callable[[], Coroutine[Any, Any, None]],
 ) -> None:
-    """Stand by until this process leads, then work until it shall stop. One that no longer leads
+    """Wait until this process leads, then work until it shall stop. One that no longer leads
     ends at once, as from a crash."""
     if not own.leader_lease:
         await process.run_until_stopped(name, work())

@@ -98,7 +98,7 @@ class ObservingKubelets(Kubelets):
 
 async def persistent(client: Any, method: str, path: str, body: Any) -> None:
     """Ask until the API server has done it, over its ends and starts. Raises CallError where it
-    never will, such as for a pod that is gone."""
+    never will, such as for a pod that was deleted."""
     while True:
         try:
             await call(client, method, path, body)
