@@ -145,7 +145,7 @@ class Leadership:
         return {"holderIdentity": self.holder, "renewTime": now, "leaseDurationSeconds": lasts_s}
 
     async def _read(self) -> tuple[str, str]:
-        """Who holds it, and since when; writes are of what was read."""
+        """Return its holder and since when; writes are of what was read."""
         found = await self._api.read(self._path)
         self._version, spec = found["metadata"]["resourceVersion"], mapping_of(found.get("spec"))
         return str(spec.get("holderIdentity") or ""), str(spec.get("renewTime") or "")
