@@ -138,7 +138,7 @@ system-kubernetes:
 # All at once, while pip installs.
 system-tests:
 	@deploy/require-commands.sh $(SERVER_PACKAGES) $(SLURM_PACKAGES) $(EXAMPLE_PACKAGES) $(DATABASE_PACKAGES) \
-	    $(CONTAINER_PACKAGES) $(COUNTING_PACKAGES)
+	    $(CONTAINER_PACKAGES) $(COUNTING_PACKAGES) gpg:gnupg
 
 ## Checks ------------------------------------------------------------------------------------
 
@@ -233,6 +233,10 @@ chart-files: setup ## write the topics and users of the chart anew from proto/
 .PHONY: test-helm
 test-helm: setup ## lint the chart, validate what it renders: HELM= tries another helm
 	$(BIN)/python -m pytest tests/helm
+
+.PHONY: sign-chart
+sign-chart: setup ## the chart as a package that is signed, and its provenance: KEY=name KEYRING=file PASSPHRASE=file OUT=
+	deploy/sign-chart.sh '$(OUT)' '$(KEY)' '$(KEYRING)' $(if $(PASSPHRASE),'$(PASSPHRASE)')
 
 ## Runs --------------------------------------------------------------------------------------
 
@@ -460,9 +464,22 @@ upgrade: JOBS = 60
 upgrade: setup system-servers ## from another commit to this one with jobs in flight, on real Kafka and Redis: FROM=commit SEED= JOBS=
 	$(BIN)/python -m tests.upgrade '$(FROM)' --seed $(SEED) --jobs $(JOBS)
 
+.PHONY: e2e-k8s-jobs
+e2e-k8s-jobs: setup system-servers ## the adapter that the chart installs, on real API servers with simulated nodes
+	@deploy/require-commands.sh etcd:etcd-server openssl:openssl
+	$(BIN)/python -m pytest -m thorough tests/e2e/test_adapter_of_the_chart.py tests/e2e/test_chart_applied_twice.py
+
+PLAY ?= waits
+
+.PHONY: bench-k8s-jobs
+bench-k8s-jobs: setup system-servers ## figures of that adapter: PLAY=waits|kills|memory, MORE="--jobs 10000 --nodes 5000"
+	@deploy/require-commands.sh etcd:etcd-server openssl:openssl
+	$(BIN)/python -m tests.kubernetes_jobs $(PLAY) $(MORE) \
+	    --programs "$$(deploy/build-kubernetes.sh $(KUBERNETES_VERSION) $(ETCD_VERSION))"
+
 .PHONY: e2e-k8s
 e2e-k8s: JOBS = 500
-e2e-k8s: setup system-servers system-containers system-kubernetes ## the chart on a real Kubernetes with real pods: SEED= JOBS=
+e2e-k8s: e2e-k8s-jobs system-containers system-kubernetes ## the chart on a real Kubernetes with real pods: SEED= JOBS=
 	$(BIN)/python -m tests.cluster --seed $(SEED) --jobs $(JOBS)
 
 .PHONY: docs

@@ -26,9 +26,11 @@ from shared.clients.decisions import DECISIONS, DecisionFollower, ResourceManage
 from shared.kubernetes.api import NODES, PODS, Trim
 from shared.kubernetes.clusters import ClusterEntry, api_client
 from shared.kubernetes.heartbeat import ClusterHeartbeat
+from shared.kubernetes.leadership import work_while_leading
 from shared.kubernetes.names import GRANT
 from shared.kubernetes.node_reporter import NodeReporter
 from shared.kubernetes.nodes import trimmed_node
+from shared.kubernetes.objects import unmanaged
 from shared.kubernetes.other_pods import SELECTOR as OTHER_PODS
 from shared.kubernetes.other_pods import trimmed_other_pod
 from shared.kubernetes.placement import PlacementClient
@@ -58,7 +60,8 @@ async def serve(process: Process) -> None:
             each.name: await opened.enter_async_context(_connected(each, meter))
             for each in clusters
         }
-        await process.run_until_stopped(NAME, _run(process, own, clusters, apis, meter))
+        work = partial(_run, process, own, clusters, apis, meter)
+        await work_while_leading(process, NAME, own, apis[clusters[0].name], work)
 
 
 async def _run(
@@ -84,7 +87,7 @@ async def _run(
         queue = f"{QUEUE_NAME}={own.queue}"
         process.readiness.wait_for("the records of all clusters: do they have the kind JobRecord?")
         for api in apis.values():
-            await watched(api, RECORDS, queue, RecordWatcher(jobs), RECORDS_MISSING)
+            await watched(api, RECORDS, queue, RecordWatcher(jobs), RECORDS_MISSING, unmanaged)
         process.readiness.wait_for("the nodes of all clusters")
         for each in clusters:
             traits = each.traits(own.site, own.architecture)
@@ -100,7 +103,7 @@ async def _run(
             tasks.create_task(ClusterHeartbeat(own.site, name, api, facts, now_us).run())
         process.readiness.wait_for("the Jobs of all clusters")
         for api in apis.values():
-            await watched(api, JOBS, queue, jobs)
+            await watched(api, JOBS, queue, jobs, trim=unmanaged)
         for api in apis.values():
             await watched(api, PODS, GRANT, PodWatcher(jobs), trim=trimmed_pod)
         process.readiness.ready()

@@ -10,11 +10,11 @@ from pydantic_settings import SettingsConfigDict
 
 from services.kubernetes.model.facts import JobTerms
 from shared.kubernetes.clusters import ClusterEntry
-from shared.process.environment import EnvironmentSettings
+from shared.kubernetes.leadership import LeaderSettings
 from shared.process.node_entries import CLUSTER_NAME, read_entries
 
 
-class KubernetesSettings(EnvironmentSettings):
+class KubernetesSettings(LeaderSettings):
     """Settings that only this process has. Raises WrongSettingsError naming the variable."""
 
     model_config = SettingsConfigDict(env_prefix="COPLACE_KUBERNETES_", frozen=True)

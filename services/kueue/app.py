@@ -22,6 +22,7 @@ from shared.clients.decisions import DECISIONS, DecisionFollower, ResourceManage
 from shared.kubernetes.api import NODES, PODS, ApiError
 from shared.kubernetes.clusters import labels_of
 from shared.kubernetes.heartbeat import ClusterHeartbeat
+from shared.kubernetes.leadership import work_while_leading
 from shared.kubernetes.node_reporter import NodeReporter
 from shared.kubernetes.nodes import trimmed_node
 from shared.kubernetes.placement import PlacementClient
@@ -49,7 +50,8 @@ async def serve(process: Process) -> None:
     await wait_for_topics(process.settings, (DECISIONS,), process.readiness, process.stop)
     meter = KueueMeter(process.telemetry.meter)
     async with connected(there, meter) as apis:
-        await process.run_until_stopped(NAME, _Adapter(process, own, there, apis, meter).run())
+        work = _Adapter(process, own, there, apis, meter).run
+        await work_while_leading(process, NAME, own, apis[there.home], work)
 
 
 @dataclass

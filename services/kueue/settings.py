@@ -9,15 +9,15 @@ from pydantic_settings import SettingsConfigDict
 from services.kueue.model.facts import KueueTerms
 from services.kueue.processor.reconcile import WaitLimit
 from shared.kubernetes.clusters import ClusterEntry
+from shared.kubernetes.leadership import LeaderSettings
 from shared.kubernetes.leases import LeaseName
-from shared.process.environment import EnvironmentSettings
 from shared.process.node_entries import CLUSTER_NAME, ClustersFile, read_clusters_file
 from shared.process.plain_numbers import PlainModel
 
 NAMESPACE: Final = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 
 
-class KueueSettings(EnvironmentSettings):
+class KueueSettings(LeaderSettings):
     """Settings that only this process has. Raises WrongSettingsError naming the variable."""
 
     model_config = SettingsConfigDict(env_prefix="COPLACE_KUEUE_", frozen=True)

@@ -91,6 +91,16 @@ def time_us(text: object) -> int:
     return found if 0 < found < _LATEST_US else 0
 
 
+def unmanaged(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an object without what says who wrote which field: nobody reads it, and it is half of
+    the object."""
+    metadata = mapping_of(found.get("metadata"))
+    if "managedFields" not in metadata:
+        return found
+    kept = {name: value for name, value in metadata.items() if name != "managedFields"}
+    return {**found, "metadata": kept}
+
+
 def mapping_of(value: object) -> Mapping[str, Any]:
     """Return a mapping; an empty one where it is none."""
     return value if isinstance(value, Mapping) else {}

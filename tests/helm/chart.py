@@ -3,7 +3,7 @@
 import json
 import os
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,10 @@ FIRST_TRY, OWN_SERVERS, AUTOSCALED, STRIMZI, KUBERNETES_JOBS, KUEUE, SLURM = (
 # From the oldest that the chart says it runs on to the newest whose schemas are at hand.
 VERSIONS = ["1.28.0", "1.31.0", "1.34.0", "1.37.0"]
 # Custom resources: their schemas come with their operators.
-OPERATORS = ("keda.sh/v1alpha1", "monitoring.coreos.com/v1", "kafka.strimzi.io/v1")
+OPERATORS = (
+    *("keda.sh/v1alpha1", "monitoring.coreos.com/v1", "kafka.strimzi.io/v1"),
+    "cert-manager.io/v1",
+)
 
 _SCHEMAS = Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema"
 
@@ -58,10 +61,10 @@ def render(values: Path, *arguments: str, version: str = "1.34.0") -> tuple[Docu
     return tuple(document for document in documents if document)
 
 
-def refusal(*sets: str, values: Path | None = None) -> str:
+def refusal(*sets: str, values: Path | None = None, known: Sequence[str] = ()) -> str:
     """What helm says of values that it does not take."""
     words = [word for each in sets for word in ("--set", each)]
-    words += ["--values", str(values)] if values else []
+    words += [*(["--values", str(values)] if values else []), *known]
     done = helm("template", "region", str(CHART), "--kube-version", "1.34.0", *words)
     assert done.returncode != 0
     return done.stderr

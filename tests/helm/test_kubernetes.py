@@ -9,6 +9,7 @@ import yaml
 from services.kubernetes.model.records import PLURAL, record_body
 from services.kubernetes.settings import clusters_of
 from shared.kubernetes.claims import AfterStop, StopRequest
+from shared.kubernetes.leadership import LeaderSettings
 from tests.helm.chart import FIRST_TRY, KUBERNETES_JOBS, refusal, render
 from tests.unit.services.kubernetes.objects import LIVE, job, recorded
 
@@ -115,3 +116,44 @@ def test_it_reads_the_clusters_that_the_values_name(tmp_path: Any) -> None:
 )
 def test_what_cannot_work_is_refused(sets: tuple[str, ...], words: str) -> None:
     assert words in refusal(*sets, values=FIRST_TRY)
+
+
+def leader(*arguments: str) -> tuple[Any, dict[str, Any]]:
+    manager = of_kind("StatefulSet", *arguments)
+    [container] = manager["spec"]["template"]["spec"]["containers"]
+    return manager, {each["name"]: each.get("value") for each in container["env"]}
+
+
+def test_of_two_processes_one_leads_by_a_lease_that_they_may_write() -> None:
+    two = (*ONE, "--set", "kubernetes.replicas=2,kubernetes.takeover_s=20", "--namespace", "hpc")
+    manager, env = leader(*two)
+    assert manager["spec"]["replicas"] == 2
+    namespace, lease = env["COPLACE_KUBERNETES_LEADER_LEASE"].split("/")
+    assert (namespace, env["COPLACE_KUBERNETES_TAKEOVER_S"]) == ("hpc", "20")
+    documents = render(FIRST_TRY, *two)
+    [role] = [r for r in documents if r["kind"] == "Role"]
+    named = [rule for rule in role["rules"] if rule.get("resourceNames")]
+    assert [(rule["resourceNames"], rule["verbs"]) for rule in named] == [
+        ([lease], ["get", "patch"])
+    ]
+    [bound] = [r for r in documents if r["kind"] == "RoleBinding"]
+    assert bound["roleRef"]["name"] == role["metadata"]["name"]
+    account = manager["spec"]["template"]["spec"]["serviceAccountName"]
+    assert [each["name"] for each in bound["subjects"]] == [account]
+    budgets = {r["metadata"]["name"] for r in documents if r["kind"] == "PodDisruptionBudget"}
+    assert "region-kubernetes" in budgets
+
+
+def test_one_process_needs_no_lease() -> None:
+    manager, env = leader(*ONE)
+    assert manager["spec"]["replicas"] == 1
+    assert "COPLACE_KUBERNETES_LEADER_LEASE" not in env
+    assert "Role" not in {each["kind"] for each in render(FIRST_TRY, *ONE)}
+
+
+def test_the_process_reads_the_lease_that_the_chart_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, env = leader(*ONE, "--set", "kubernetes.replicas=2")
+    for name in ("LEADER_LEASE", "TAKEOVER_S"):
+        monkeypatch.setenv(f"COPLACE_X_{name}", env[f"COPLACE_KUBERNETES_{name}"])
+    found = LeaderSettings(_env_prefix="COPLACE_X_")
+    assert (found.leader_lease, found.takeover_s) == ("default/region-kubernetes", 15)

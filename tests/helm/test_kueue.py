@@ -103,3 +103,25 @@ def test_it_renews_one_lease_alone() -> None:
 def test_without_it_workloads_wait_while_coplace_is_silent() -> None:
     without = render(KUEUE, "--set", "kueue.silence.enabled=false")
     assert not [each for each in without if "silence" in each["metadata"]["name"]]
+
+
+def test_of_two_processes_one_leads_by_a_lease_of_its_own() -> None:
+    documents = render(KUEUE, "--set", "kueue.replicas=2")
+    [manager] = [
+        each
+        for each in documents
+        if each["kind"] == "StatefulSet" and each["metadata"]["name"] == "region-kueue"
+    ]
+    [container] = manager["spec"]["template"]["spec"]["containers"]
+    env = {each["name"]: each.get("value") for each in container["env"]}
+    assert manager["spec"]["replicas"] == 2
+    assert env["COPLACE_KUEUE_LEADER_LEASE"] == "default/region-kueue"
+    leases = {
+        name
+        for each in documents
+        if each["kind"] == "Role"
+        for rule in each["rules"]
+        for name in rule.get("resourceNames", ())
+    }
+    # That which says that Coplace is there is another one.
+    assert leases == {"region-kueue", "coplace-kueue"}

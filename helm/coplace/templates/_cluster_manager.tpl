@@ -6,9 +6,7 @@
 {{- $values := .values }}
 {{- $rules := .rules }}
 {{- $file := .file }}
-{{- $settings := .settings }}
-{{- $prefix := printf "COPLACE_%s" (upper $component) }}
-{{- $of := dict "root" $root "component" $component }}
+{{- $of := dict "root" $root "component" $component "own" $values }}
 {{- $name := printf "%s-%s" (include "coplace.name" $root) $component }}
 apiVersion: v1
 kind: ServiceAccount
@@ -46,62 +44,78 @@ data:
   clusters.yaml: |
     {{- $file | toYaml | nindent 4 }}
 ---
-# One process: Kubernetes starts another of its name only when it has ended.
+{{- if gt (int $values.replicas) 1 }}
+# The Lease by which one process leads. Where the first cluster is another one, its account needs this there.
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: {{ $name }}-leader
+  labels: {{- include "coplace.labels" $of | nindent 4 }}
+rules:
+  - {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [create]}
+  - {apiGroups: [coordination.k8s.io], resources: [leases], resourceNames: [{{ $name }}], verbs: [get, patch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: {{ $name }}-leader
+  labels: {{- include "coplace.labels" $of | nindent 4 }}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: {{ $name }}-leader}
+subjects:
+  - {kind: ServiceAccount, name: {{ $name }}, namespace: {{ $root.Release.Namespace }}}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {{ $name }}
+  labels: {{- include "coplace.labels" $of | nindent 4 }}
+spec:
+  maxUnavailable: 1
+  selector:
+    matchLabels: {{- include "coplace.selector" $of | nindent 6 }}
+---
+{{- end }}
+# Of one name there is one process: Kubernetes starts another only when it has ended.
 apiVersion: apps/v1
 kind: StatefulSet
 metadata:
   name: {{ $name }}
   labels: {{- include "coplace.labels" $of | nindent 4 }}
 spec:
-  replicas: 1
+  replicas: {{ $values.replicas }}
   serviceName: {{ $name }}
   selector:
     matchLabels: {{- include "coplace.selector" $of | nindent 6 }}
   template:
     metadata:
-      labels: {{- include "coplace.labels" $of | nindent 8 }}
-      annotations:
-        checksum/clusters: {{ toYaml $file | sha256sum }}
+      {{- include "coplace.podMetadata" (merge (dict "annotations" (printf "checksum/clusters: %s" (toYaml $file | sha256sum))) $of) | nindent 6 }}
     spec:
       serviceAccountName: {{ $name }}
       automountServiceAccountToken: true
       enableServiceLinks: false
       terminationGracePeriodSeconds: 30
       securityContext: {{- include "coplace.podSecurity" 10001 | nindent 8 }}
-      {{- include "coplace.scheduling" $root | nindent 6 }}
+      {{- include "coplace.scheduling" $of | nindent 6 }}
+      {{- include "coplace.spread" $of | nindent 6 }}
       containers:
         - name: {{ $component }}
           image: {{ include "coplace.image" (dict "root" $root "extra" "kubernetes") }}
           imagePullPolicy: {{ $root.Values.image.pullPolicy }}
           command: [python, -m, services.{{ $component }}]
           securityContext: {{- include "coplace.containerSecurity" $root | nindent 12 }}
-          env:
-            {{- include "coplace.env" (dict "root" $root "principal" $component "redis" false) | nindent 12 }}
-            - {name: COPLACE_HTTP_HOST, value: "0.0.0.0"}
-            - {name: COPLACE_HTTP_PORT, value: "8080"}
-            {{- include "coplace.grpcTls" $root | nindent 12 }}
-            - {name: {{ $prefix }}_SITE, value: {{ $values.site | quote }}}
-            {{- range $variable, $value := $settings }}
-            - {name: {{ $prefix }}_{{ $variable }}, value: {{ $value | quote }}}
-            {{- end }}
-            - {name: {{ $prefix }}_CLUSTERS_FILE, value: /etc/coplace/clusters/clusters.yaml}
-            - {name: {{ $prefix }}_INGEST_ADDRESS, value: "{{ include "coplace.name" $root }}-ingest:50051"}
-            - {name: {{ $prefix }}_PLACEMENT_ADDRESS, value: {{ ternary $root.Values.hub.placement (printf "%s-placement:50053" (include "coplace.name" $root)) (eq $root.Values.role "site") | quote }}}
-            {{- range $variable, $value := $values.env }}
-            - {name: {{ $variable }}, value: {{ $value | quote }}}
-            {{- end }}
+          env: {{- include "coplace.lastOfEach" (include "coplace.clusterManagerEnv" .) | nindent 12 }}
           ports:
             - {name: metrics, containerPort: 8080}
           {{- include "coplace.managerProbes" $root | nindent 10 }}
           resources: {{- toYaml $values.resources | nindent 12 }}
           volumeMounts:
-            {{- include "coplace.mounts" $root | nindent 12 }}
+            {{- include "coplace.mounts" $of | nindent 12 }}
             - {name: clusters, mountPath: /etc/coplace/clusters, readOnly: true}
             {{- if $values.kubeconfigSecret }}
             - {name: kubeconfig, mountPath: /etc/coplace/kubeconfig, readOnly: true}
             {{- end }}
       volumes:
-        {{- include "coplace.volumes" $root | nindent 8 }}
+        {{- include "coplace.volumes" $of | nindent 8 }}
         - {name: clusters, configMap: {name: {{ $name }}}}
         {{- with $values.kubeconfigSecret }}
         - {name: kubeconfig, secret: {secretName: {{ . }}, defaultMode: 0440}}
@@ -114,5 +128,32 @@ spec:
 ---
 # API servers, of other clusters too: where they are, `{{ $component }}.apiServers` says.
 {{ include "coplace.managerPolicies" (merge (dict "egress" $apiServers "asked" (list "ingest" "placement")) $of) }}
+{{- end }}
+{{- end -}}
+
+{{/* Its variables. */}}
+{{- define "coplace.clusterManagerEnv" -}}
+{{- $root := .root }}
+{{- $component := .component }}
+{{- $values := .values }}
+{{- $settings := .settings }}
+{{- $prefix := printf "COPLACE_%s" (upper $component) }}
+{{- include "coplace.serverEnv" (dict "root" $root "principal" $component "redis" false) | nindent 0 }}
+- {name: COPLACE_HTTP_HOST, value: "0.0.0.0"}
+- {name: COPLACE_HTTP_PORT, value: "8080"}
+{{- include "coplace.grpcTls" $root | nindent 0 }}
+- {name: {{ $prefix }}_SITE, value: {{ $values.site | quote }}}
+{{- if gt (int $values.replicas) 1 }}
+- {name: {{ $prefix }}_LEADER_LEASE, value: "{{ $root.Release.Namespace }}/{{ include "coplace.name" $root }}-{{ $component }}"}
+- {name: {{ $prefix }}_TAKEOVER_S, value: {{ $values.takeover_s | quote }}}
+{{- end }}
+{{- range $variable, $value := $settings }}
+- {name: {{ $prefix }}_{{ $variable }}, value: {{ $value | quote }}}
+{{- end }}
+- {name: {{ $prefix }}_CLUSTERS_FILE, value: /etc/coplace/clusters/clusters.yaml}
+- {name: {{ $prefix }}_INGEST_ADDRESS, value: "{{ include "coplace.name" $root }}-ingest:50051"}
+- {name: {{ $prefix }}_PLACEMENT_ADDRESS, value: {{ ternary $root.Values.hub.placement (printf "%s-placement:50053" (include "coplace.name" $root)) (eq $root.Values.role "site") | quote }}}
+{{- range $variable, $value := $values.env }}
+- {name: {{ $variable }}, value: {{ $value | quote }}}
 {{- end }}
 {{- end -}}

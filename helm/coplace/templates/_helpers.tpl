@@ -93,8 +93,20 @@ lasting name: it is a StatefulSet. */}}
 {{- else -}}{{ $kafka.sasl.secret | default (printf "%s%s" $kafka.sasl.secretPrefix .principal) }}{{- end -}}
 {{- end -}}
 
-{{/* How `principal` speaks to Kafka, and to Redis where it does so. */}}
+{{/* What `principal` has, each variable once. */}}
 {{- define "coplace.env" -}}
+{{- include "coplace.lastOfEach" (include "coplace.serverEnv" .) -}}
+{{- end -}}
+
+{{/* What a Job of the operator has that calls ingest, with the certificate of the template `tls`. */}}
+{{- define "coplace.operatorEnv" -}}
+{{- $ingest := printf "- {name: COPLACE_INGEST_ADDRESS, value: %q}" (printf "%s-ingest:50051" (include "coplace.name" .root)) }}
+{{- $servers := include "coplace.serverEnv" (dict "root" .root "principal" "operator") }}
+{{- list $servers (include .tls .root) $ingest | join "\n" | include "coplace.lastOfEach" -}}
+{{- end -}}
+
+{{/* How `principal` speaks to Kafka, and to Redis where it does so, and what the values say for all. */}}
+{{- define "coplace.serverEnv" -}}
 {{- $root := .root }}
 {{- $protocol := include "coplace.protocol" $root }}
 {{- $secret := include "coplace.kafkaSecret" . }}
@@ -178,40 +190,6 @@ kafka: {{ include "coplace.kafkaTlsSecret" . | quote }}
 redis: {{ .Values.redis.tlsSecret | quote }}
 grpc: {{ .Values.grpc.tlsSecret | quote }}
 hub: {{ .Values.hub.tlsSecret | quote }}
-{{- end -}}
-
-{{- define "coplace.mounts" -}}
-- {name: tmp, mountPath: /tmp}
-{{- range $of, $secret := include "coplace.files" . | fromYaml }}
-{{- if $secret }}
-- {name: {{ $of }}-tls, mountPath: /etc/coplace/{{ $of }}, readOnly: true}
-{{- end }}
-{{- end }}
-{{- end -}}
-
-{{- define "coplace.volumes" -}}
-- {name: tmp, emptyDir: {sizeLimit: 256Mi}}
-{{- range $of, $secret := include "coplace.files" . | fromYaml }}
-{{- with $secret }}
-- {name: {{ $of }}-tls, secret: {secretName: {{ . }}, defaultMode: 0440}}
-{{- end }}
-{{- end }}
-{{- end -}}
-
-{{/* Where pods may run. */}}
-{{- define "coplace.scheduling" -}}
-{{- with .Values.imagePullSecrets }}
-imagePullSecrets: {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .Values.nodeSelector }}
-nodeSelector: {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .Values.tolerations }}
-tolerations: {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .Values.priorityClassName }}
-priorityClassName: {{ . }}
-{{- end }}
 {{- end -}}
 
 {{/* What does not fit the role. */}}
@@ -299,9 +277,8 @@ the pod: a ConfigMap of the release is not there before the release is. */}}
 {{- define "coplace.authorityAnnotations" -}}
 {{- with .Values.authority.bindings }}
 {{- $table := dict "bindings" . }}
-{{- with $.Values.authority.issuer }}{{ $_ := set $table "issuer" . }}{{ end }}
-annotations:
-  coplace.io/authority: {{ toYaml $table | quote }}
+{{- with $.Values.authority.issuer }}{{ $_ := set $table "issuer" . }}{{ end -}}
+coplace.io/authority: {{ toYaml $table | quote }}
 {{- end }}
 {{- end -}}
 
@@ -331,7 +308,7 @@ annotations:
 - {name: operator, secret: {secretName: {{ .Values.authority.tlsSecret }}, defaultMode: 0440}}
 {{- end -}}
 
-{{/* Each secret that has to be there before anything starts, and its keys. Strimzi makes its own. */}}
+{{/* Each secret that has to be there before anything starts, and its keys. Strimzi and cert-manager make their own. */}}
 {{- define "coplace.secrets" -}}
 {{- $kafka := .Values.kafka }}
 {{- $sasl := and $kafka.bootstrap (hasPrefix "SASL_" $kafka.securityProtocol) }}
@@ -381,11 +358,13 @@ annotations:
 {{- with .Values.redis.tlsSecret }}
 - {value: redis.tlsSecret, name: {{ . }}, keys: [ca.crt]}
 {{- end }}
+{{- if not .Values.certificates.issuerRef.name }}
 {{- if include "coplace.hasAuthority" . }}
 - {value: authority.tlsSecret, name: {{ .Values.authority.tlsSecret }}, keys: [tls.crt, tls.key, ca.crt]}
 {{- end }}
 {{- with .Values.grpc.tlsSecret }}
 - {value: grpc.tlsSecret, name: {{ . }}, keys: [tls.crt, tls.key, ca.crt]}
+{{- end }}
 {{- end }}
 {{- end -}}
 

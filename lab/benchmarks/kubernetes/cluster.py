@@ -18,6 +18,7 @@ ROOT: Final = Path(__file__).parents[3]
 _CHART_FILES: Final = ROOT / "helm/coplace/files"
 MANAGER: Final = "coplace"
 _WITHIN_S: Final = 120.0
+_WRITERS: Final = 16
 _TOKENS: Final = "admin,admin,1,system:masters\nmanager,coplace,2\n"
 # Requests of the resource manager alone, with what they said.
 _AUDIT: Final = """
@@ -43,6 +44,8 @@ class RealCluster:
     """The folder of kube-apiserver and, where they are wanted, of the others."""
     has_controller: bool = False
     """Whether its Job controller and its scheduler are real."""
+    controllers: str = "job"
+    """Of the controller manager."""
     tokens: str = _TOKENS
     audit: str = _AUDIT
     _running: list[subprocess.Popen[bytes]] = field(default_factory=list)
@@ -55,7 +58,7 @@ class RealCluster:
         (self.folder / "tokens.csv").write_text(self.tokens)
         (self.folder / "audit.yaml").write_text(self.audit)
         self._start("etcd", ["etcd", *self._etcd_options()])
-        self._start("api", [self._program("kube-apiserver"), *self._api_options()])
+        self._start_api()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -120,14 +123,34 @@ class RealCluster:
             "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": MANAGER},
             "subjects": [{"apiGroup": group, "kind": "User", "name": MANAGER}],
         }
+        await self.create_nodes(nodes, cores)
         async with self.client() as client:
             kinds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
             await call(client, "POST", kinds, records)
             await call(client, "POST", f"/apis/{group}/v1/clusterroles", role)
             await call(client, "POST", f"/apis/{group}/v1/clusterrolebindings", binding)
-            await call(client, "POST", "/api/v1/namespaces", {"metadata": {"name": "physics"}})
-            for number in range(nodes):
+
+    async def create_nodes(self, nodes: int, cores: int) -> None:
+        """Create its nodes and a namespace."""
+        waiting = iter(range(nodes))
+
+        async def some(client: ApiClient) -> None:
+            for number in waiting:
                 await self._node(client, f"{self.name}-{number:04}", cores)
+
+        async with self.client() as client:
+            await call(client, "POST", "/api/v1/namespaces", {"metadata": {"name": "physics"}})
+            await asyncio.gather(*(some(client) for _ in range(_WRITERS)))
+
+    def restart_api(self) -> None:
+        """Kill the API server (kill -9) and start it again."""
+        self._api.kill()
+        self._api.wait()
+        self._running.remove(self._api)
+        self._start_api()
+
+    def _start_api(self) -> None:
+        self._api = self._start("api", [self._program("kube-apiserver"), *self._api_options()])
 
     def client(self) -> ApiClient:
         """Return a client of an administrator."""
@@ -156,7 +179,7 @@ class RealCluster:
             *("--secure-port", "0", "--kube-api-qps", "500", "--kube-api-burst", "1000"),
         ]
         for name, more in (
-            ("kube-controller-manager", ["--controllers=job"]),
+            ("kube-controller-manager", [f"--controllers={self.controllers}"]),
             ("kube-scheduler", []),
         ):
             self._start(name, [self._program(name), *options, *more])
@@ -191,9 +214,11 @@ class RealCluster:
     def _file(self, name: str) -> str:
         return str(self.folder / name)
 
-    def _start(self, name: str, command: Sequence[str]) -> None:
-        with (self.folder / f"{name}.log").open("wb") as log:
-            self._running.append(subprocess.Popen(command, stdout=log, stderr=log))
+    def _start(self, name: str, command: Sequence[str]) -> subprocess.Popen[bytes]:
+        with (self.folder / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log)
+        self._running.append(process)
+        return process
 
 
 class CallError(Exception):

@@ -24,6 +24,7 @@ from shared.kubernetes.objects import (
     require_identity,
     texts_of,
     time_us,
+    unmanaged,
     whole_of,
 )
 
@@ -46,7 +47,7 @@ class JobUid(NamedTuple):
 def identified(cluster: str, fields: Mapping[str, Any]) -> "KubernetesJob":
     """Return the Job that an API server shows. Raises RejectedError where it has no
     identity."""
-    job = KubernetesJob(cluster, mapping_of(fields))
+    job = KubernetesJob(cluster, unmanaged(mapping_of(fields)))
     require_identity(job.metadata)
     return job
 

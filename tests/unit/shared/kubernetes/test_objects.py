@@ -12,6 +12,7 @@ from shared.kubernetes.objects import (
     require_identity,
     texts_of,
     time_us,
+    unmanaged,
     whole_of,
 )
 
@@ -51,3 +52,13 @@ def test_an_object_without_identity_is_refused_by_its_field() -> None:
     for name in NAMED:
         with pytest.raises(RejectedError, match=f"metadata.{name}"):
             require_identity({**NAMED, name: "../../"})
+
+
+def test_who_wrote_which_field_is_not_kept() -> None:
+    told: dict[str, Any] = {
+        "metadata": {**NAMED, "managedFields": [{"manager": "kubectl"}]},
+        "spec": {"a": 1},
+    }
+    assert unmanaged(told) == {"metadata": NAMED, "spec": {"a": 1}}
+    assert "managedFields" in told["metadata"]
+    assert unmanaged({"metadata": 7}) == {"metadata": 7}

@@ -19,7 +19,7 @@ from services.kubernetes.model.facts import (
     submission,
     submission_of,
 )
-from services.kubernetes.model.jobs import KubernetesJob
+from services.kubernetes.model.jobs import KubernetesJob, identified
 from services.kubernetes.model.names import (
     APP,
     EXCLUSIVE,
@@ -258,3 +258,9 @@ def test_a_copy_is_named_by_its_job_and_grant_and_has_no_more_of_its_cluster() -
     assert found["labels"] == {"run": "lu", "coplace.io/grant": "1"}
     assert found["annotations"]["coplace.io/frequency-ghz"] == "2.1"
     assert body["spec"]["activeDeadlineSeconds"] == 61
+
+
+def test_a_job_keeps_not_who_wrote_which_field() -> None:
+    fields = job().fields
+    metadata = {**fields["metadata"], "managedFields": [{"manager": "kubectl"}]}
+    assert identified("alpha", {**fields, "metadata": metadata}).fields == fields

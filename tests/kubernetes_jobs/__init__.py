@@ -1,0 +1,1 @@
+"""The adapter that the chart installs, on real API servers with simulated nodes."""
