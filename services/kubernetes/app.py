@@ -1,8 +1,8 @@
 """Composition root of the Kubernetes resource manager."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Final
 
@@ -15,6 +15,7 @@ from services.kubernetes.adapters.api import (
     RECORDS,
     RECORDS_MISSING,
     JobServer,
+    connected,
 )
 from services.kubernetes.adapters.meter import KubernetesMeter
 from services.kubernetes.adapters.pods import PodWatcher
@@ -24,7 +25,7 @@ from services.kubernetes.model.names import QUEUE_NAME
 from services.kubernetes.settings import KubernetesSettings, clusters_of
 from shared.clients.decisions import DECISIONS, DecisionFollower, ResourceManager
 from shared.kubernetes.api import NODES, PODS, Trim
-from shared.kubernetes.clusters import ClusterEntry, api_client
+from shared.kubernetes.clusters import ClusterEntry
 from shared.kubernetes.heartbeat import ClusterHeartbeat
 from shared.kubernetes.names import GRANT
 from shared.kubernetes.node_reporter import NodeReporter
@@ -54,10 +55,10 @@ async def serve(process: Process) -> None:
     await wait_for_topics(process.settings, (DECISIONS,), process.readiness, process.stop)
     meter = KubernetesMeter(process.telemetry.meter)
     async with AsyncExitStack() as opened:
-        apis = {
-            each.name: await opened.enter_async_context(_connected(each, meter))
-            for each in clusters
-        }
+        apis: dict[str, JobServer] = {}
+        for each in clusters:
+            apis[each.name] = await opened.enter_async_context(connected(each, meter.refused))
+            meter.begin(each.name)
         await process.run_until_stopped(NAME, _run(process, own, clusters, apis, meter))
 
 
@@ -135,14 +136,6 @@ async def _watched(
     listed = asyncio.Event()
     tasks.create_task(reflect(api, path, selector, watcher, listed.set, meter, if_missing, trim))
     await listed.wait()
-
-
-@asynccontextmanager
-async def _connected(cluster: ClusterEntry, meter: KubernetesMeter) -> AsyncIterator[JobServer]:
-    """The API server of a cluster. Raises CannotStartError."""
-    async with api_client(cluster.name, cluster.kubeconfig, cluster.context) as client:
-        meter.begin(cluster.name)
-        yield JobServer(cluster.name, client, meter.refused)
 
 
 def main() -> None:

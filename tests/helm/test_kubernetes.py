@@ -59,6 +59,33 @@ def test_users_may_write_what_is_theirs_where_api_servers_ask_a_policy() -> None
         assert "ValidatingAdmissionPolicy" not in {each["kind"] for each in found}
 
 
+def test_a_hook_gives_all_jobs_back_before_the_release_goes_and_after() -> None:
+    found = [each for each in render(KUBERNETES_JOBS) if is_of_release(each)]
+    assert {each["kind"] for each in found} == {
+        *("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "ConfigMap", "Job"),
+        "NetworkPolicy",
+    }
+    for each in found:
+        hooks = each["metadata"]["annotations"]["helm.sh/hook"]
+        assert hooks == "pre-delete,post-delete", "after it only what comes with the hook is there"
+    [job] = [each for each in found if each["kind"] == "Job"]
+    pod = job["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    assert container["command"] == ["coplace", "kubernetes", "release", "--all"]
+    named = {each["configMap"]["name"] for each in pod["volumes"] if "configMap" in each}
+    assert {pod["serviceAccountName"], *named} == {"region-kubernetes-release"}
+
+
+def is_of_release(document: Any) -> bool:
+    return str(document["metadata"]["name"]).endswith("region-kubernetes-release")
+
+
+def test_the_policy_lets_the_hook_give_jobs_back() -> None:
+    [policy] = [r for r in render(KUBERNETES_JOBS) if r["kind"] == "ValidatingAdmissionPolicy"]
+    [condition] = policy["spec"]["matchConditions"]
+    assert ":region-kubernetes-release'" in condition["expression"]
+
+
 def records() -> Any:
     found = [each for each in render(KUBERNETES_JOBS) if each["kind"] == "CustomResourceDefinition"]
     [definition] = found

@@ -140,6 +140,16 @@ class MemoryApiServer:
             raise ApiMissingError(f"{key} is missing")
         return deepcopy(self.objects[key])
 
+    async def list(self, path: str, selector: str) -> tuple[list[Object], str]:
+        name, _, value = selector.partition("=")
+        there = self.objects if path.endswith("/jobs") else self.records
+        found = [
+            deepcopy(each)
+            for each in there.values()
+            if (each["metadata"].get("labels") or {}).get(name) == value
+        ]
+        return found, str(self.version)
+
     async def patch(self, key: JobKey, body: Mapping[str, Any]) -> Object:
         if key not in self.objects:
             raise ApiMissingError(f"{key} is missing")

@@ -1,6 +1,7 @@
 """Jobs and records of one API server."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -8,6 +9,7 @@ from services.kubernetes.model.bodies import Body
 from services.kubernetes.model.jobs import JobKey
 from services.kubernetes.model.records import API_VERSION, PLURAL
 from shared.kubernetes.api import ApiServer
+from shared.kubernetes.clusters import ClusterEntry, api_client
 
 JOBS: Final = "/apis/batch/v1/jobs"
 RECORDS: Final = f"/apis/{API_VERSION}/{PLURAL}"
@@ -53,6 +55,15 @@ class JobServer(ApiServer):
     async def delete_record(self, name: str, uid: str) -> None:
         """Delete a record."""
         await self.remove(_record(name), {"preconditions": {"uid": uid}})
+
+
+@asynccontextmanager
+async def connected(
+    cluster: ClusterEntry, refused: Callable[[str], object] = str
+) -> AsyncIterator[JobServer]:
+    """Give the API server of a cluster. Raises CannotStartError."""
+    async with api_client(cluster.name, cluster.kubeconfig, cluster.context) as client:
+        yield JobServer(cluster.name, client, refused)
 
 
 def _record(name: str) -> str:

@@ -46,7 +46,8 @@ from services.kubernetes.processor.effects import (
     RefuseJob,
 )
 from services.kubernetes.processor.mirror import JobMirror
-from services.kubernetes.processor.reconcile import SeenJob, reconcile, stray
+from services.kubernetes.processor.reconcile import reconcile, stray
+from services.kubernetes.processor.seen import SeenJob
 from shared.domain.times import in_utc
 from shared.kubernetes.api import (
     ApiConflictError,

@@ -16,7 +16,7 @@ from coplace_client.errors import RejectedError
 from services.kubernetes.model.jobs import JobKey, JobUid, KubernetesJob
 from services.kubernetes.model.names import MANAGED_BY, QUEUE_NAME
 from shared.kubernetes.claims import GrantClaim, StopRequest
-from shared.kubernetes.objects import mapping_of
+from shared.kubernetes.objects import mapping_of, whole_of
 from shared.kubernetes.texts import shown
 
 API_VERSION: Final = "coplace.io/v1"
@@ -30,7 +30,8 @@ _MOST_NAME: Final = 63
 @dataclass(frozen=True, slots=True)
 class KubernetesRecord:
     """The record of one job. `record_uid` is the record's own id, which no user knows. A Job that
-    `is_managed` has no pods of its own, and runs as a copy also at home."""
+    `is_managed` has no pods of its own, and runs as a copy also at home. One that was
+    released, at `released_at_us`, is Kubernetes' to start. `before` is what a start writes over."""
 
     id: JobUid
     record_uid: str
@@ -41,6 +42,8 @@ class KubernetesRecord:
     stop: StopRequest | None = None
     outcome: str = ""
     is_managed: bool = False
+    released_at_us: int = 0
+    before: Mapping[str, Any] | None = None
 
     @classmethod
     def parse(cls, cluster: str, fields: Mapping[str, Any]) -> Self:
@@ -69,6 +72,8 @@ class KubernetesRecord:
             stop=StopRequest.of_fields(mapping_of(status.get("stop"))),
             outcome=str(status.get("outcome") or ""),
             is_managed=of.get("managedBy") == MANAGED_BY,
+            released_at_us=whole_of(status.get("releasedAtUs")) or 0,
+            before=mapping_of(spec["before"]) if "before" in spec else None,
         )
 
     @property
@@ -114,10 +119,22 @@ def record_body(job: KubernetesJob, submitted: JobSubmitted, queue: str) -> Mapp
                 "name": key.name,
                 **({"managedBy": MANAGED_BY} if job.is_managed else {}),
             },
+            "before": _before(job),
             "submitted": MessageToDict(submitted),
         },
         "status": {},
     }
+
+
+def _before(job: KubernetesJob) -> Mapping[str, Any]:
+    """What a start writes over, as the user of a Job wrote it; it is believed in nothing else."""
+    affinity = mapping_of(job.pod.get("affinity"))
+    found = {
+        "activeDeadlineSeconds": job.spec.get("activeDeadlineSeconds"),
+        "nodeAffinity": affinity.get("nodeAffinity"),
+        "nodeSelector": job.pod.get("nodeSelector"),
+    }
+    return {name: told for name, told in found.items() if told}
 
 
 def claiming(record: KubernetesRecord, claim: GrantClaim) -> Mapping[str, Any]:
@@ -138,6 +155,11 @@ def stopping(record: KubernetesRecord, stop: StopRequest) -> Mapping[str, Any]:
 def stopped(record: KubernetesRecord) -> Mapping[str, Any]:
     """Keep that nothing runs that has to end."""
     return _update(record, {"stop": None})
+
+
+def releasing(record: KubernetesRecord, at_us: int) -> Mapping[str, Any]:
+    """Keep that the Job is Kubernetes' to start."""
+    return _update(record, {"releasedAtUs": at_us})
 
 
 def closing(

@@ -49,6 +49,8 @@ from services.kubernetes.processor.effects import (
     PatchStatus,
     RefuseJob,
 )
+from services.kubernetes.processor.release import RELEASED, give_back
+from services.kubernetes.processor.seen import SeenJob
 from shared.domain.hostlist import expand
 from shared.kubernetes.claims import AfterStop, StopRequest
 from shared.kubernetes.effects import PublishFact
@@ -69,26 +71,6 @@ _SETTLE_US = 5 * _SECOND_US
 _BY_HAND = "it was let run without its grant"
 
 
-@dataclass(frozen=True, slots=True)
-class PodDisruption:
-    """That pods of a run were ended by Kubernetes, not by themselves; `failed_nodes` are those that
-    were lost with them."""
-
-    reason: str
-    failed_nodes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class SeenJob:
-    """A Job, what runs for it (itself, or its copy on another cluster), how Kubernetes ended pods
-    of that, and its pods; None: it is not there."""
-
-    job: KubernetesJob | None
-    run: KubernetesJob | None = None
-    disruption: PodDisruption | None = None
-    pods: Sequence[RunPod] = ()
-
-
 def reconcile(
     seen: SeenJob, record: KubernetesRecord | None, terms: JobTerms, now_us: int
 ) -> Sequence[JobEffect]:
@@ -99,6 +81,8 @@ def reconcile(
         return _release(seen, record, terms, now_us)
     if record.claim.is_live:
         return _Running(seen, record, terms, now_us).wanted()
+    if record.released_at_us:
+        return _released(seen.job, record, terms, now_us)
     return _waiting(seen.job, record, terms, now_us)
 
 
@@ -169,6 +153,21 @@ def _waiting(
         user = NotifyUser(job, "Cancelled", str(error), is_warning=True)
         return [told, *_close(record, terms, cancelled_end(now_us), now_us), user]
     return [told]
+
+
+def _released(
+    job: KubernetesJob | None, record: KubernetesRecord, terms: JobTerms, now_us: int
+) -> Sequence[JobEffect]:
+    """Give a Job back to Kubernetes that waits. To Coplace it was cancelled then: what Kubernetes
+    starts is not charged."""
+    if wanted := give_back(job, record, terms.queue, now_us):
+        return wanted
+    told, end_us = PublishFact(submission(record, terms)), record.released_at_us
+    if record.by_hand is not None:
+        return [told, *_charge_by_hand(record, terms, end_us, now_us)]
+    ended = finish(record, terms, cancelled_end(end_us), now_us)
+    patch = PatchRecord(record, records.closing(record, RELEASED), RELEASED)
+    return [told, PublishFact(ended), patch]
 
 
 def _end_without_grant(job: KubernetesJob, queue: str, now_us: int) -> RunEnd | None:
@@ -246,6 +245,8 @@ class _Running:
             return [self._begun(run), *self._say_where(run)]
         if record.stop is not None:
             return self._give_back(record.stop)
+        if record.released_at_us:
+            return self._decline("the Job was released to Kubernetes")
         if job is None or job.is_deleted:
             return self._decline("the Job was deleted")
         if not job.is_suspended:
@@ -295,7 +296,7 @@ class _Running:
         then."""
         job, record, claim = self.seen.job, self.record, self.record.claim
         told: list[JobEffect] = []
-        if job is not None and not job.is_suspended:
+        if job is not None and not job.is_suspended and not record.released_at_us:
             told += [PatchJob(job, bodies.suspending(job), f"suspended: {_BY_HAND}", record)]
         elif job is not None:
             informs = {CLAIM: f"grant {claim.grant} was given back"}
@@ -320,7 +321,7 @@ class _Running:
         """It has begun: it runs, ends or has ended."""
         job, run, record = self.seen.job, self.seen.run, self.record
         if run is None:  # its finalizer was taken, and it was deleted
-            return self._close(cancelled_end(self.now_us))
+            return self._close(cancelled_end(self._removed_us))
         if run.run_end:
             return self._unheard(run.run_end) or self._close(run.run_end)
         if run.is_deleted:  # Kubernetes ends the pods once the Job is let go
@@ -336,6 +337,14 @@ class _Running:
         left_us = self._ready_by_us(run) - self.now_us
         later = [LookLater(self.record.id, left_us / _SECOND_US)] if left_us > 0 else []
         return [*self._set_back(run), *later]
+
+    @property
+    def _removed_us(self) -> int:
+        """Return when a run ended that is not there any more. A released one may have been deleted
+        while nobody looked; its limit has ended it by then."""
+        claim = self.record.claim
+        limit_us = claim.at_us + round(claim.walltime_s * _SECOND_US)
+        return min(self.now_us, limit_us) if self.record.released_at_us else self.now_us
 
     def _unheard(self, end: RunEnd) -> Sequence[JobEffect]:
         """Of some pods nobody has heard yet how they ended: that is awaited for a moment."""
@@ -381,7 +390,8 @@ class _Running:
         """A run has what was granted to it, and its Job stays in the queue until its end."""
         record, told = self.record, list[JobEffect]()
         for job in {each.id: each for each in (self.seen.job, run) if each is not None}.values():
-            if body := bodies.keeping(job, self.terms.queue):
+            is_kept = not record.released_at_us
+            if is_kept and (body := bodies.keeping(job, self.terms.queue)):
                 told.append(PatchJob(job, body, "set back to the queue", record))
             elif job is run:
                 if body := bodies.limiting(run, record.claim):
@@ -444,7 +454,7 @@ def _release(
         told += [PatchJob(job, bodies.releasing(job), "let go", record, informs)]
     if run is not None and record.runs_as_copy:
         told += _release_copy(run, record)
-    if job is not None and _runs_on(job, terms.queue):
+    if job is not None and not record.released_at_us and _runs_on(job, terms.queue):
         told += [PatchJob(job, bodies.suspending(job), "suspended: it has ended", record)]
         told += _began_by_hand(job, record, now_us)
     return [*told, DeleteRecord(record)] if job is None else told

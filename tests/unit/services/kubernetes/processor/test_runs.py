@@ -8,7 +8,8 @@ import pytest
 from coplace.v1.jobs_pb2 import JobFinished
 
 from services.kubernetes.processor.effects import LookLater, PatchRecord
-from services.kubernetes.processor.reconcile import SeenJob, reconcile
+from services.kubernetes.processor.reconcile import reconcile
+from services.kubernetes.processor.seen import SeenJob
 from shared.kubernetes.claims import AfterStop, StopRequest
 from shared.kubernetes.effects import PublishFact
 from shared.kubernetes.pods import RunPod
