@@ -140,10 +140,10 @@ class MemoryApiServer:
             raise ApiMissingError(f"{key} is missing")
         return deepcopy(self.objects[key])
 
-    async def list(self, path: str, selector: str) -> tuple[list[Object], str]:
+    async def list(self, path: str, selector: str) -> tuple[list[Mapping[str, Any]], str]:
         name, _, value = selector.partition("=")
         there = self.objects if path.endswith("/jobs") else self.records
-        found = [
+        found: list[Mapping[str, Any]] = [
             deepcopy(each)
             for each in there.values()
             if (each["metadata"].get("labels") or {}).get(name) == value

@@ -9,7 +9,8 @@ from coplace.v1.ingest_service_pb2 import Envelope
 
 from coplace_client.errors import RejectedError
 from services.kubernetes.adapters.api import JOBS, RECORDS
-from services.kubernetes.adapters.reconciler import JobApi, JobReconciler
+from services.kubernetes.adapters.reconciler import JobReconciler
+from services.kubernetes.adapters.sight import JobApi
 from services.kubernetes.model.facts import JobTerms, id_of
 from services.kubernetes.model.jobs import JobUid, identified
 from services.kubernetes.model.names import QUEUE_NAME
@@ -101,7 +102,7 @@ class JobReleaser(JobReconciler):
             record = self.mirror.record(job.id)
             is_over = job.is_deleted or bool(job.run_end)
             runs = record is not None and (record.claim.has_begun or bool(record.outcome))
-            if not (is_over or runs or self._is_copy(job)):
+            if not (is_over or runs or self._sight.is_copy(job)):
                 found[job.id] = id_of(job, self._terms)
         return found
 
@@ -112,8 +113,8 @@ class JobReleaser(JobReconciler):
             return False
 
     async def _wanted(self, uid: JobUid) -> Sequence[JobEffect]:
-        seen, record = await self._seen(uid)
-        if record is None and seen.job is not None and self._is_copy(seen.job):
+        seen, record = await self._sight.seen(uid)
+        if record is None and seen.job is not None and self._sight.is_copy(seen.job):
             return ()
         return released(seen, record, self._terms.queue, self._now_us())
 

@@ -42,7 +42,6 @@ from services.kubernetes.processor.effects import (
     DeleteJob,
     DeleteRecord,
     JobEffect,
-    LookLater,
     NotifyUser,
     PatchJob,
     PatchRecord,
@@ -53,7 +52,7 @@ from services.kubernetes.processor.release import RELEASED, give_back
 from services.kubernetes.processor.seen import SeenJob
 from shared.domain.hostlist import expand
 from shared.kubernetes.claims import AfterStop, StopRequest
-from shared.kubernetes.effects import PublishFact
+from shared.kubernetes.effects import LookAgain, PublishFact
 from shared.kubernetes.facts import RunEnd
 from shared.kubernetes.names import JOB_ID
 from shared.kubernetes.pods import RunPod, all_ready_us, why_not_ready
@@ -335,7 +334,7 @@ class _Running:
         if job is not None and job.is_managed and (status := mirrored(job, run)):
             return [PatchStatus(job, status)]
         left_us = self._ready_by_us(run) - self.now_us
-        later = [LookLater(self.record.id, left_us / _SECOND_US)] if left_us > 0 else []
+        later = [LookAgain(left_us / _SECOND_US)] if left_us > 0 else []
         return [*self._set_back(run), *later]
 
     @property
@@ -352,7 +351,7 @@ class _Running:
         is_heard = len(pods) >= self._pods and all(each.is_over for each in pods)
         if is_heard or left_us <= 0:
             return ()
-        return [LookLater(self.record.id, left_us / _SECOND_US)]
+        return [LookAgain(left_us / _SECOND_US)]
 
     @property
     def _pods(self) -> int:

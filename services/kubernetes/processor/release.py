@@ -12,7 +12,6 @@ from services.kubernetes.model.names import MANAGED_BY, OUTCOME, QUEUE_NAME
 from services.kubernetes.model.records import KubernetesRecord
 from services.kubernetes.processor.effects import (
     JobEffect,
-    LookLater,
     NotifyUser,
     PatchJob,
     PatchRecord,
@@ -20,6 +19,7 @@ from services.kubernetes.processor.effects import (
 )
 from services.kubernetes.processor.seen import SeenJob
 from shared.kubernetes.claims import AfterStop
+from shared.kubernetes.effects import LookAgain
 
 RELEASED: Final = "released: Kubernetes starts it by its own rules"
 _UNMANAGED: Final = f"released: without Coplace nobody runs it with spec.managedBy: {MANAGED_BY}"
@@ -63,7 +63,7 @@ def give_back(
         user = NotifyUser(job, "Released", _UNMANAGED, is_warning=True)
         return [user, PatchStatus(job, body)] if body else ()
     if job.is_suspended and job.started_at_us:
-        return [LookLater(job.id, _PODS_END_S)]  # pods of before are still being ended
+        return [LookAgain(_PODS_END_S)]  # pods of before are still being ended
     body = bodies.giving_back(job, record.before if record else None)
     informs = {OUTCOME: RELEASED}
     patch = PatchJob(job, body, "given back to Kubernetes", record, informs)

@@ -35,7 +35,6 @@ from services.kueue.processor.effects import (
     Deactivate,
     DropRecord,
     KeepRecord,
-    LookAgain,
     Nominate,
     NoteRecalled,
     NotifyOwner,
@@ -57,7 +56,7 @@ from services.kueue.processor.reconcile import (
 from shared.domain.times import in_utc
 from shared.kubernetes.api import ApiConflictError, ApiError, ApiMissingError, ApiUnavailableError
 from shared.kubernetes.decisions import DecisionsInOrder
-from shared.kubernetes.effects import PublishFact
+from shared.kubernetes.effects import LookAgain, PublishFact
 from shared.kubernetes.events import user_event
 from shared.kubernetes.facts import FactTaker
 from shared.kubernetes.objects import condition_of, is_older, mapping_of

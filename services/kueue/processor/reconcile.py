@@ -31,7 +31,6 @@ from services.kueue.processor.effects import (
     Deactivate,
     DropRecord,
     KeepRecord,
-    LookAgain,
     Nominate,
     NoteRecalled,
     NotifyOwner,
@@ -40,7 +39,7 @@ from services.kueue.processor.effects import (
 from shared.domain.folding import fold
 from shared.domain.hostlist import expand
 from shared.kubernetes.claims import AfterStop, GrantClaim, StopRequest
-from shared.kubernetes.effects import PublishFact
+from shared.kubernetes.effects import LookAgain, PublishFact
 from shared.kubernetes.facts import RunEnd
 from shared.kubernetes.pods import RunPod, all_ready_us, begun_us, ended_us, units_by_node
 from shared.kubernetes.texts import shown

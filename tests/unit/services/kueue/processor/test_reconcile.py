@@ -11,7 +11,6 @@ from services.kueue.processor.effects import (
     Deactivate,
     DropRecord,
     KeepRecord,
-    LookAgain,
     Nominate,
     NoteRecalled,
     NotifyOwner,
@@ -25,7 +24,7 @@ from services.kueue.processor.reconcile import (
     stray,
 )
 from shared.kubernetes.claims import AfterStop, StopRequest
-from shared.kubernetes.effects import PublishFact
+from shared.kubernetes.effects import LookAgain, PublishFact
 from shared.kubernetes.pods import RunPod
 from tests.unit.services.kueue.objects import (
     CHECKS,

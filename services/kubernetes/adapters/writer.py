@@ -1,0 +1,228 @@
+"""Does what follows from decisions and from the states of Jobs, at API servers and ingest."""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import structlog
+from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.jobs_pb2 import JobSubmitted
+
+from services.kubernetes.adapters.sight import JobSight
+from services.kubernetes.model.bodies import Body, annotated, update
+from services.kubernetes.model.jobs import JobUid, KubernetesJob, identified
+from services.kubernetes.model.names import PROBLEM
+from services.kubernetes.model.records import KubernetesRecord
+from services.kubernetes.processor.effects import (
+    CreateCopy,
+    CreateRecord,
+    DeleteJob,
+    DeleteRecord,
+    JobEffect,
+    NotifyUser,
+    PatchJob,
+    PatchRecord,
+    PatchStatus,
+    RefuseJob,
+)
+from shared.domain.times import in_utc
+from shared.kubernetes.api import ApiConflictError, ApiError, ApiMissingError, ApiRefusedError
+from shared.kubernetes.effects import LookAgain, PublishFact
+from shared.kubernetes.events import user_event as event_about
+from shared.kubernetes.facts import FactTaker
+from shared.kubernetes.texts import shown
+from shared.kubernetes.work_list import WorkList
+
+log = structlog.get_logger(__name__)
+
+
+class JobWriter:
+    """Each write names the version that it was decided on; where that is another by then the object
+    is looked at anew."""
+
+    def __init__(
+        self,
+        sight: JobSight,
+        work: WorkList[JobUid],
+        facts: FactTaker,
+        offer: Callable[[JobSubmitted], Awaitable[None]] | None,
+    ) -> None:
+        self._sight, self._work, self._facts, self._offer = sight, work, facts, offer
+
+    async def carry_out(self, effects: Sequence[JobEffect]) -> bool:
+        """Return False where something was otherwise than it was seen: it has been seen anew."""
+        for effect in effects:
+            if not await self._done(effect):
+                return False
+        return True
+
+    async def _done(self, effect: JobEffect) -> bool:
+        match effect:
+            case PublishFact(event):
+                await self._tell(event)
+            case NotifyUser(job):
+                await self._tell_user(job, effect)
+            case PatchStatus(job, body):
+                return await self._patch_status(job, body)
+            case LookAgain():
+                pass  # who looks sees to it
+            case CreateRecord() | PatchRecord() | DeleteRecord():
+                return await self._done_to_record(effect)
+            case RefuseJob(job, why):
+                return await self._refuse(job, why)
+            case _:
+                return await self._done_to_job(effect)
+        return True
+
+    async def _done_to_record(self, effect: CreateRecord | PatchRecord | DeleteRecord) -> bool:
+        match effect:
+            case CreateRecord():
+                return await self._create_record(effect)
+            case PatchRecord():
+                return await self._patch_record(effect)
+            case DeleteRecord(record):
+                await self._delete_record(record)
+        return True
+
+    async def _done_to_job(self, effect: PatchJob | CreateCopy | DeleteJob) -> bool:
+        match effect:
+            case PatchJob():
+                return await self._patch(effect)
+            case CreateCopy():
+                return await self._create(effect)
+            case DeleteJob(job):
+                await self._delete(job)
+        return True
+
+    async def _tell(self, event: Envelope) -> None:
+        if self._offer is not None and event.HasField("job_submitted"):
+            await self._offer(event.job_submitted)
+        await self._facts.tell(event)
+        fact = getattr(event, event.WhichOneof("payload") or "")
+        uid = self._sight.mirror.of_id(fact.job_id)
+        if uid is not None:
+            self._sight.told[uid].add(event.id)
+
+    async def _create_record(self, effect: CreateRecord) -> bool:
+        try:
+            fields = await self._sight.api(effect.id.cluster).create_record(effect.body)
+        except ApiConflictError:
+            await self._sight.fetched_record(effect.id)
+            return False
+        self._sight.mirror.put_record(KubernetesRecord.parse(effect.id.cluster, fields))
+        return False  # its Job is looked at with it
+
+    async def _patch_record(self, effect: PatchRecord) -> bool:
+        uid = effect.record.id
+        try:
+            fields = await self._sight.api(uid.cluster).patch_record(uid.uid, effect.body)
+        except (ApiConflictError, ApiMissingError):
+            await self._sight.fetched_record(uid)
+            return False
+        log.info(effect.words, job=effect.record.job_id)
+        self._sight.mirror.put_record(KubernetesRecord.parse(uid.cluster, fields))
+        self._work.touch(uid)
+        return True
+
+    async def _delete_record(self, record: KubernetesRecord) -> None:
+        uid = record.id
+        with suppress(ApiMissingError):
+            await self._sight.api(uid.cluster).delete_record(uid.uid, record.record_uid)
+        self._sight.mirror.remove_record(uid)
+        self._sight.lose(uid)
+
+    async def _patch(self, effect: PatchJob) -> bool:
+        job = effect.job
+        if effect.record is not None and not await self._is_newest(effect.record):
+            return False
+        try:
+            fields = await self._informed(effect)
+        except ApiConflictError:
+            await self._sight.see(job)
+            return False
+        except ApiMissingError:
+            self._sight.forget(job.id)
+            return False
+        except ApiRefusedError as error:
+            if effect.otherwise is None:
+                raise
+            await self.carry_out(effect.otherwise(str(error)))
+            return False
+        log.info(effect.words, job="/".join(job.key))
+        self._sight.saw(job, fields)
+        return True
+
+    async def _patch_status(self, job: KubernetesJob, body: Body) -> bool:
+        try:
+            fields = await self._sight.api(job.cluster).patch_status(job.key, body)
+        except (ApiConflictError, ApiMissingError):
+            await self._sight.see(job)
+            return False
+        self._sight.saw(job, fields)
+        return False  # it is looked at as it is then
+
+    async def _is_newest(self, record: KubernetesRecord) -> bool:
+        """Whether a record is as it was seen. Asked after the Job was seen and before that is
+        changed: so a process that was stalled starts and ends nothing on an old word."""
+        newest = await self._sight.fetched_record(record.id)
+        return newest is not None and newest.version == record.version
+
+    async def _informed(self, effect: PatchJob) -> Mapping[str, Any]:
+        """Change a Job; without words for its user where these do not fit."""
+        api, key = self._sight.api(effect.job.cluster), effect.job.key
+        if not effect.informs:
+            return await api.patch(key, effect.body)
+        try:
+            return await api.patch(key, annotated(effect.body, effect.informs))
+        except ApiRefusedError as error:
+            log.info("not annotated", job="/".join(key), problem=str(error))
+            return await api.patch(key, effect.body)
+
+    async def _refuse(self, job: KubernetesJob, why: str) -> bool:
+        is_known = self._sight.refused.get(job.id) == why
+        if not is_known and job.annotations.get(PROBLEM) != shown(why):
+            informs, words = {PROBLEM: shown(why)}, f"not understood: {shown(why)}"
+            if not await self._patch(PatchJob(job, update(job), words, informs=informs)):
+                return False
+            await self._tell_user(job, NotifyUser(job, "NotUnderstood", why, is_warning=True))
+        self._sight.refused[job.id] = why
+        return True
+
+    async def _create(self, effect: CreateCopy) -> bool:
+        if not await self._is_newest(effect.record):
+            return False
+        api = self._sight.api(effect.key.cluster)
+        try:
+            fields = await api.create(effect.key, effect.body)
+        except ApiConflictError:
+            await self._sight.fetched(effect.key)  # nobody else can have known its name
+            return False
+        except (ApiRefusedError, ApiMissingError) as error:
+            await self.carry_out(effect.otherwise(str(error)))
+            return False
+        log.info("created", job="/".join(effect.key))
+        self._sight.mirror.put(identified(effect.key.cluster, fields))
+        return False  # its Job is looked at with it
+
+    async def _delete(self, job: KubernetesJob) -> None:
+        try:
+            await self._sight.api(job.cluster).delete(job.key, job.uid)
+        except (ApiMissingError, ApiConflictError):
+            await self._sight.see(job)
+
+    async def _tell_user(self, job: KubernetesJob, effect: NotifyUser) -> None:
+        """It is for reading alone: a failure is logged, and the work goes on."""
+        try:
+            at = in_utc(time.time())
+            await self._sight.api(job.cluster).tell(job.key.namespace, user_event(job, effect, at))
+        except ApiError as error:
+            log.info("event not taken", job="/".join(job.key), problem=str(error))
+
+
+def user_event(job: KubernetesJob, effect: NotifyUser, at: str) -> Body:
+    """Return an event about a Job as Kubernetes wants it."""
+    namespace, name = job.key.namespace, job.key.name
+    about = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "namespace": namespace}
+    words = (effect.reason, effect.message, at)
+    return event_about({**about, "uid": job.uid}, *words, is_warning=effect.is_warning)
