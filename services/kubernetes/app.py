@@ -23,6 +23,7 @@ from services.kubernetes.adapters.reconciler import JobReconciler
 from services.kubernetes.adapters.records import RecordWatcher
 from services.kubernetes.model.names import QUEUE_NAME
 from services.kubernetes.settings import KubernetesSettings, clusters_of
+from shared.clients.charges import ChargeFollower
 from shared.clients.decisions import DECISIONS, DecisionFollower, ResourceManager
 from shared.kubernetes.api import NODES, PODS, Trim
 from shared.kubernetes.clusters import ClusterEntry
@@ -112,6 +113,7 @@ async def _run(
         decisions = DecisionFollower(deployment, manager, _DECISIONS_AT_ONCE)
         hooks_of(process.telemetry).meter.watch_backlog(NAME, decisions.backlog)
         tasks.create_task(decisions.run(jobs.obey))
+        tasks.create_task(ChargeFollower(deployment, own.name).run(jobs.note_charge))
 
 
 async def _offer(reporters: Sequence[NodeReporter], asked: JobSubmitted) -> None:

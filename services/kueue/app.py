@@ -9,7 +9,6 @@ import structlog
 
 from coplace_client.ingest import FactSender, IngestClient, Patience
 from services.kueue.adapters.api import WorkloadServer
-from services.kueue.adapters.charges import ChargeFollower
 from services.kueue.adapters.explainer import PlacementExplainer
 from services.kueue.adapters.following import ServerFollower, connected
 from services.kueue.adapters.lease import CoplaceLease
@@ -18,6 +17,7 @@ from services.kueue.adapters.reconciler import ClustersKnown, WorkloadReconciler
 from services.kueue.adapters.watchers import WorkloadPodWatcher
 from services.kueue.model.names import WORKLOAD
 from services.kueue.settings import KueueClusters, KueueSettings, clusters_of
+from shared.clients.charges import ChargeFollower
 from shared.clients.decisions import DECISIONS, DecisionFollower, ResourceManager
 from shared.kubernetes.api import NODES, PODS, ApiError
 from shared.kubernetes.clusters import labels_of

@@ -187,7 +187,7 @@ def test_a_record_keeps_what_a_start_writes_over(cluster: RealCluster) -> None:
             await process.look()
             deadline_s = time.monotonic() + 120
             while process.coplace.attempts[job["metadata"]["annotations"][JOB_ID]] < 2:
-                assert time.monotonic() < deadline_s, await job_at(cluster, key)
+                assert time.monotonic() < deadline_s, (await job_at(cluster, key))["status"]
                 for pod in await pods_of(cluster, key):  # as its kubelet would end it
                     name = pod["metadata"]["name"]
                     path = f"/api/v1/namespaces/physics/pods/{name}?gracePeriodSeconds=0"

@@ -6,6 +6,8 @@ import jsonschema
 import pytest
 import yaml
 
+from services.kubernetes.model import records as records_of
+from services.kubernetes.model.conditions import conditions_after
 from services.kubernetes.model.records import PLURAL, record_body
 from services.kubernetes.settings import clusters_of
 from shared.kubernetes.claims import AfterStop, StopRequest
@@ -104,8 +106,12 @@ def test_the_kind_of_its_records_is_installed_and_kept() -> None:
 def test_what_it_writes_fits_the_kind_of_its_records() -> None:
     schema = records()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     stop = StopRequest(AfterStop.DECLINE, "too late", 1, ("n1",))
-    found = record_body(job(), recorded().submitted, "coplace")
+    record = recorded()
+    conditions = conditions_after(record, {"outcome": "completed"}, 1)
+    found = record_body(job(), record.submitted, "coplace", conditions)
     status = {"claim": LIVE.to_fields(), "stop": stop.to_fields(), "outcome": "completed"}
+    status |= records_of.charging(record, "1 service unit", "1")["status"]
+    status |= records_of.releasing(record, 1)["status"] | found["status"]
     jsonschema.validate({"spec": found["spec"], "status": status}, strict(schema))
     wrong = {"spec": found["spec"], "status": {**status, "stop": {"then": "dance"}}}
     with pytest.raises(jsonschema.ValidationError):

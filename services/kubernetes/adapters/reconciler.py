@@ -8,11 +8,14 @@ from weakref import WeakValueDictionary
 import structlog
 from coplace.v1.jobs_pb2 import JobSubmitted
 from coplace.v1.placement_pb2 import PlacementDecided
+from coplace.v1.pricing_pb2 import ChargeMade
 
 from coplace_client.errors import RejectedError, UnusableError
 from coplace_client.ingest import FactRefusedError
 from services.kubernetes.adapters.sight import JobApi, JobSight
-from services.kubernetes.adapters.writer import JobWriter
+from services.kubernetes.adapters.writer import JobNotice, JobWriter
+from services.kubernetes.model import records
+from services.kubernetes.model.conditions import CHARGED
 from services.kubernetes.model.facts import JobTerms, id_of
 from services.kubernetes.model.jobs import (
     JobKey,
@@ -29,6 +32,7 @@ from services.kubernetes.model.states import QueueState, queue_state
 from services.kubernetes.processor.decisions import obeying
 from services.kubernetes.processor.effects import (
     JobEffect,
+    PatchRecord,
     RefuseJob,
 )
 from services.kubernetes.processor.reconcile import reconcile, stray
@@ -36,6 +40,7 @@ from shared.kubernetes.api import (
     ApiError,
     ApiUnavailableError,
 )
+from shared.kubernetes.charged import charged_words
 from shared.kubernetes.decisions import DecisionsInOrder
 from shared.kubernetes.effects import LookAgain, PublishFact
 from shared.kubernetes.facts import FactTaker
@@ -79,7 +84,7 @@ class JobReconciler:
         self._work = WorkList(self._look_locked)
         self._sight = JobSight(apis, terms, now_us, self._work)
         self.mirror = self._sight.mirror
-        self._writer = JobWriter(self._sight, self._work, facts, offer)
+        self._writer = JobWriter(self._sight, self._work, facts, now_us, offer)
         self._decisions = DecisionsInOrder(self._of_id, self._obeyed, self._set_aside, _RETRY_S)
 
     def replace(self, cluster: str, found: Sequence[Mapping[str, Any]]) -> None:
@@ -142,6 +147,29 @@ class JobReconciler:
             log.error("record cannot be read", cluster=cluster, problem=str(error))
             self._odd(cluster)
             return None
+
+    async def note_charge(self, charge: ChargeMade) -> None:
+        """Keep what the run of a Job cost, and notify its user, while anything is left of it."""
+        uid = self.mirror.of_id(charge.job_id)
+        record = self.mirror.record(uid) if uid else None
+        if uid is None or record is None:
+            return
+        words = charged_words(charge)
+        try:
+            await self._writer.notify(JobNotice(record.job_key, uid.uid, CHARGED, words))
+            async with self._lock(uid):
+                await self._keep_charge(uid, words, charge.price_su)
+        except ApiError as error:
+            log.warning("charge not kept", job=charge.job_id, problem=str(error))
+
+    async def _keep_charge(self, uid: JobUid, words: str, price_su: str) -> None:
+        for _ in range(_LOOKS_AT_ONCE):
+            record = await self._sight.fetched_record(uid)
+            if record is None or record.charged == words:
+                return
+            body = records.charging(record, words, price_su)
+            if await self._writer.carry_out([PatchRecord(record, body, "charged")]):
+                return
 
     def states(self) -> Iterator[tuple[str, QueueState]]:
         """Yield the cluster and the state of each Job that is not a copy."""

@@ -1,9 +1,9 @@
 """Does what follows from decisions and from the states of Jobs, at API servers and ingest."""
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 from coplace.v1.ingest_service_pb2 import Envelope
@@ -11,7 +11,13 @@ from coplace.v1.jobs_pb2 import JobSubmitted
 
 from services.kubernetes.adapters.sight import JobSight
 from services.kubernetes.model.bodies import Body, annotated, update
-from services.kubernetes.model.jobs import JobUid, KubernetesJob, identified
+from services.kubernetes.model.conditions import (
+    RecordCondition,
+    came_true,
+    conditions_after,
+    queued,
+)
+from services.kubernetes.model.jobs import JobKey, JobUid, KubernetesJob, identified
 from services.kubernetes.model.names import PROBLEM
 from services.kubernetes.model.records import KubernetesRecord
 from services.kubernetes.processor.effects import (
@@ -37,6 +43,16 @@ from shared.kubernetes.work_list import WorkList
 log = structlog.get_logger(__name__)
 
 
+class JobNotice(NamedTuple):
+    """What the user of a Job reads, which may be deleted by then."""
+
+    key: JobKey
+    uid: str
+    reason: str
+    message: str
+    is_warning: bool = False
+
+
 class JobWriter:
     """Each write names the version that it was decided on; where that is another by then the object
     is looked at anew."""
@@ -46,9 +62,11 @@ class JobWriter:
         sight: JobSight,
         work: WorkList[JobUid],
         facts: FactTaker,
+        now_us: Callable[[], int],
         offer: Callable[[JobSubmitted], Awaitable[None]] | None,
     ) -> None:
-        self._sight, self._work, self._facts, self._offer = sight, work, facts, offer
+        self._sight, self._work, self._facts = sight, work, facts
+        self._now_us, self._offer = now_us, offer
 
     async def carry_out(self, effects: Sequence[JobEffect]) -> bool:
         """Return False where something was otherwise than it was seen: it has been seen anew."""
@@ -110,18 +128,25 @@ class JobWriter:
         except ApiConflictError:
             await self._sight.fetched_record(effect.id)
             return False
-        self._sight.mirror.put_record(KubernetesRecord.parse(effect.id.cluster, fields))
+        record = KubernetesRecord.parse(effect.id.cluster, fields)
+        self._sight.mirror.put_record(record)
+        await self._say(record, [queued(record)])
         return False  # its Job is looked at with it
 
     async def _patch_record(self, effect: PatchRecord) -> bool:
         uid = effect.record.id
+        status = effect.body["status"]
+        conditions = conditions_after(effect.record, status, self._now_us())
+        body = {**effect.body, "status": {**status, "conditions": conditions}}
         try:
-            fields = await self._sight.api(uid.cluster).patch_record(uid.uid, effect.body)
+            fields = await self._sight.api(uid.cluster).patch_record(uid.uid, body)
         except (ApiConflictError, ApiMissingError):
             await self._sight.fetched_record(uid)
             return False
         log.info(effect.words, job=effect.record.job_id)
-        self._sight.mirror.put_record(KubernetesRecord.parse(uid.cluster, fields))
+        after = KubernetesRecord.parse(uid.cluster, fields)
+        self._sight.mirror.put_record(after)
+        await self._say(effect.record, came_true(effect.record, after))
         self._work.touch(uid)
         return True
 
@@ -212,17 +237,26 @@ class JobWriter:
             await self._sight.see(job)
 
     async def _tell_user(self, job: KubernetesJob, effect: NotifyUser) -> None:
-        """It is for reading alone: a failure is logged, and the work goes on."""
+        words = (effect.reason, effect.message, effect.is_warning)
+        await self.notify(JobNotice(job.key, job.uid, *words))
+
+    async def _say(self, record: KubernetesRecord, found: Iterable[RecordCondition]) -> None:
+        for each in found:
+            words = (each.kind, each.message)
+            await self.notify(JobNotice(record.job_key, record.id.uid, *words))
+
+    async def notify(self, notice: JobNotice) -> None:
+        """Have the user of a Job read something. A failure is logged, and the work goes on."""
         try:
-            at = in_utc(time.time())
-            await self._sight.api(job.cluster).tell(job.key.namespace, user_event(job, effect, at))
+            body = user_event(notice, in_utc(time.time()))
+            await self._sight.api(notice.key.cluster).tell(notice.key.namespace, body)
         except ApiError as error:
-            log.info("event not taken", job="/".join(job.key), problem=str(error))
+            log.info("event not taken", job="/".join(notice.key), problem=str(error))
 
 
-def user_event(job: KubernetesJob, effect: NotifyUser, at: str) -> Body:
+def user_event(notice: JobNotice, at: str) -> Body:
     """Return an event about a Job as Kubernetes wants it."""
-    namespace, name = job.key.namespace, job.key.name
+    _, namespace, name = notice.key
     about = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "namespace": namespace}
-    words = (effect.reason, effect.message, at)
-    return event_about({**about, "uid": job.uid}, *words, is_warning=effect.is_warning)
+    words = (notice.reason, notice.message, at)
+    return event_about({**about, "uid": notice.uid}, *words, is_warning=notice.is_warning)

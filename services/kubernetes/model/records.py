@@ -4,8 +4,8 @@ Users can neither read nor write it (the chart gives the right to one account), 
 believed: what was submitted, the word on each grant, why a run has to end, how it ended. It is
 named by the uid of what it is about and outlives that until its end was published."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
 from coplace.v1.jobs_pb2 import JobSubmitted
@@ -16,7 +16,7 @@ from coplace_client.errors import RejectedError
 from services.kubernetes.model.jobs import JobKey, JobUid, KubernetesJob
 from services.kubernetes.model.names import MANAGED_BY, QUEUE_NAME
 from shared.kubernetes.claims import GrantClaim, StopRequest
-from shared.kubernetes.objects import mapping_of, whole_of
+from shared.kubernetes.objects import mapping_of, mappings_of, whole_of
 from shared.kubernetes.texts import shown
 
 API_VERSION: Final = "coplace.io/v1"
@@ -44,6 +44,8 @@ class KubernetesRecord:
     is_managed: bool = False
     released_at_us: int = 0
     before: Mapping[str, Any] | None = None
+    charged: str = ""
+    conditions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, cluster: str, fields: Mapping[str, Any]) -> Self:
@@ -62,19 +64,24 @@ class KubernetesRecord:
         except ParseError as error:
             raise RejectedError("spec.submitted", str(error)[:200]) from error
         require_text("spec.submitted.jobId", submitted.job_id)
-        return cls(
+        found = cls(
             id=JobUid(cluster, own[0]),
             record_uid=own[1],
             version=own[2],
             job_key=JobKey(cluster, *names),
             submitted=submitted,
-            claim=GrantClaim.of_fields(mapping_of(status.get("claim"))),
-            stop=StopRequest.of_fields(mapping_of(status.get("stop"))),
-            outcome=str(status.get("outcome") or ""),
+            claim=GrantClaim(),
             is_managed=of.get("managedBy") == MANAGED_BY,
-            released_at_us=whole_of(status.get("releasedAtUs")) or 0,
             before=mapping_of(spec["before"]) if "before" in spec else None,
         )
+        return found.merged(status)
+
+    def merged(self, status: Mapping[str, Any]) -> Self:
+        """Return the record once this was merged into its status. Raises RejectedError."""
+        told: dict[str, Any] = {
+            name: read(status.get(name)) for name, (_, read) in _READ.items() if name in status
+        }
+        return replace(self, **{_READ[name][0]: value for name, value in told.items()})
 
     @property
     def job_id(self) -> str:
@@ -104,7 +111,27 @@ class KubernetesRecord:
         return JobKey(self.claim.cluster, self.job_key.namespace, name)
 
 
-def record_body(job: KubernetesJob, submitted: JobSubmitted, queue: str) -> Mapping[str, Any]:
+def _conditions_of(told: Any) -> Mapping[str, Mapping[str, Any]]:
+    return {str(each.get("type")): each for each in mappings_of(told)}
+
+
+# The fields of a status: as what a record has each, and how it is read.
+_READ: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
+    "claim": ("claim", lambda told: GrantClaim.of_fields(mapping_of(told))),
+    "stop": ("stop", lambda told: StopRequest.of_fields(mapping_of(told))),
+    "outcome": ("outcome", lambda told: str(told or "")),
+    "releasedAtUs": ("released_at_us", lambda told: whole_of(told) or 0),
+    "charged": ("charged", lambda told: str(mapping_of(told).get("words") or "")),
+    "conditions": ("conditions", _conditions_of),
+}
+
+
+def record_body(
+    job: KubernetesJob,
+    submitted: JobSubmitted,
+    queue: str,
+    conditions: Sequence[Mapping[str, Any]] = (),
+) -> Mapping[str, Any]:
     """Return the record of a Job that is taken into the queue."""
     key = job.key
     return {
@@ -122,7 +149,7 @@ def record_body(job: KubernetesJob, submitted: JobSubmitted, queue: str) -> Mapp
             "before": _before(job),
             "submitted": MessageToDict(submitted),
         },
-        "status": {},
+        "status": {"conditions": list(conditions)},
     }
 
 
@@ -160,6 +187,11 @@ def stopped(record: KubernetesRecord) -> Mapping[str, Any]:
 def releasing(record: KubernetesRecord, at_us: int) -> Mapping[str, Any]:
     """Keep that the Job is Kubernetes' to start."""
     return _update(record, {"releasedAtUs": at_us})
+
+
+def charging(record: KubernetesRecord, words: str, price_su: str) -> Mapping[str, Any]:
+    """Keep what the newest charge is."""
+    return _update(record, {"charged": {"words": shown(words), "priceSu": price_su}})
 
 
 def closing(

@@ -12,6 +12,7 @@ from coplace.v1.jobs_pb2 import JobOutcome
 from coplace_client.errors import RejectedError
 from coplace_client.facts import decline_event
 from services.kubernetes.model import bodies, records
+from services.kubernetes.model.conditions import first_conditions
 from services.kubernetes.model.facts import (
     JobTerms,
     assumptions,
@@ -117,7 +118,8 @@ def _take(job: KubernetesJob, terms: JobTerms) -> Sequence[JobEffect]:
         asked = submission_of(job, terms)
     except RejectedError as error:
         return _refuse(job, str(error))
-    return [CreateRecord(job.id, record_body(job, asked, terms.queue))]
+    conditions = first_conditions(job, asked)
+    return [CreateRecord(job.id, record_body(job, asked, terms.queue, conditions))]
 
 
 def _refuse(job: KubernetesJob, why: str) -> Sequence[JobEffect]:
@@ -241,7 +243,7 @@ class _Running:
         """It is claimed, and is not known to have begun."""
         job, run, record = self.seen.job, self.seen.run, self.record
         if run is not None and (record.runs_as_copy or bodies.carries(run, record)):
-            return [self._begun(run), *self._say_where(run)]
+            return [self._begun(run)]
         if record.stop is not None:
             return self._give_back(record.stop)
         if record.released_at_us:
@@ -251,15 +253,6 @@ class _Running:
         if not job.is_suspended:
             return self._decline(_BY_HAND)
         return [self._copy(job)] if record.runs_as_copy else self._start(job)
-
-    def _say_where(self, run: KubernetesJob) -> Sequence[JobEffect]:
-        """Have the user of a Job know where its pods and their logs are."""
-        job, (cluster, namespace, name) = self.seen.job, run.key
-        if job is None or not self.record.runs_as_copy:
-            return ()
-        return [
-            NotifyUser(job, "Started", f"its pods and logs are on {cluster}: {namespace}/{name}")
-        ]
 
     def _begun(self, run: KubernetesJob) -> PatchRecord:
         """Since when it runs, as far as is known: the controller's word, or this look."""

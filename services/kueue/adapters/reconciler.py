@@ -22,7 +22,6 @@ from services.kueue.model.bodies import (
     nominated,
     recalled,
 )
-from services.kueue.model.charged import charged_words
 from services.kueue.model.explained_wait import ExplainedWait
 from services.kueue.model.facts import KueueTerms, id_of
 from services.kueue.model.names import ADMISSION_MANAGER, API_VERSION
@@ -55,6 +54,7 @@ from services.kueue.processor.reconcile import (
 )
 from shared.domain.times import in_utc
 from shared.kubernetes.api import ApiConflictError, ApiError, ApiMissingError, ApiUnavailableError
+from shared.kubernetes.charged import charged_words
 from shared.kubernetes.decisions import DecisionsInOrder
 from shared.kubernetes.effects import LookAgain, PublishFact
 from shared.kubernetes.events import user_event
