@@ -55,6 +55,12 @@ def release(
     report(asyncio.run(_released(own, job, wait_s)), job)
 
 
+def only_warnings() -> None:
+    """Log nothing less: what the command says is for people."""
+    warnings = structlog.make_filtering_bound_logger(logging.WARNING)
+    structlog.configure(wrapper_class=warnings)
+
+
 def report(done: JobsReleased, job: str = "") -> None:
     """Say what became of the Jobs that were to be released; fail where some still wait."""
     typer.echo(f"{done.released} Jobs are Kubernetes'")
@@ -75,8 +81,7 @@ def report(done: JobsReleased, job: str = "") -> None:
 
 async def _released(own: KubernetesSettings, job: str, wait_s: float) -> JobsReleased:
     there = clusters_of(own.clusters_file)
-    warnings = structlog.make_filtering_bound_logger(logging.WARNING)
-    structlog.configure(wrapper_class=warnings)
+    only_warnings()
     async with AsyncExitStack() as opened:
         apis = {each.name: await opened.enter_async_context(connected(each)) for each in there}
         return await release_jobs(apis, own.terms(there), job, wait_s)

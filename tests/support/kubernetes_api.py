@@ -110,7 +110,8 @@ class MemoryApiServer:
             status |= {"active": 0, "terminating": 1}
         else:
             seen = {"type": "Suspended", "status": "True", "lastTransitionTime": EPOCH}
-            status = {"active": 0, "terminating": 0, "conditions": [seen]}
+            # Since when it ran stays, until somebody takes that out.
+            status |= {"active": 0, "terminating": 0, "conditions": [seen]}
         if status != job.get("status"):
             self._store(key, {**job, "status": status})
 

@@ -161,6 +161,12 @@ def suspending(job: KubernetesJob) -> Body:
     return {**update(job), "spec": {"suspend": True}}
 
 
+def unstarting(job: KubernetesJob) -> Body:
+    """Take since when a Job ran out of its status: the API server lets its template be changed
+    then, and its controller writes that time anew."""
+    return {**update(job), "status": {"startTime": None}}
+
+
 def giving_back(job: KubernetesJob, before: Body | None) -> Body:
     """Take a Job out of the queue and let it run by Kubernetes' own rules: where, and for as long
     as, its user wrote before a grant took the place of that. Without `before` it keeps the nodes of

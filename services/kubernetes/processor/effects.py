@@ -108,13 +108,13 @@ class NotifyUser:
 
 @dataclass(frozen=True, slots=True)
 class PatchStatus:
-    """Say how a Job that Coplace manages goes, as it was seen."""
+    """Change the status of a Job, as it was seen."""
 
     job: KubernetesJob
     body: Body
 
     def __str__(self) -> str:
-        return "status of what runs for it"
+        return "changed its status"
 
 
 JobEffect = (

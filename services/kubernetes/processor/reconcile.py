@@ -143,7 +143,7 @@ def _waiting(
     if (began := _began_by_hand(job, record, now_us)) or not (job.is_taken and job.is_suspended):
         return [_taking(job, record), *began, *_assumed(job, terms)]
     if job.started_at_us:
-        return ()  # pods of before are still being ended
+        return _unstarted(job)
     if job.is_managed and (body := mirrored(job, None)):
         return [told, PatchStatus(job, body)]
     if record.by_hand is not None:
@@ -154,6 +154,11 @@ def _waiting(
         user = NotifyUser(job, "Cancelled", str(error), is_warning=True)
         return [told, *_close(record, terms, cancelled_end(now_us), now_us), user]
     return [told]
+
+
+def _unstarted(job: KubernetesJob) -> Sequence[JobEffect]:
+    """Wait until the pods of before have ended, then have it count as never started."""
+    return [PatchStatus(job, bodies.unstarting(job))] if job.keeps_its_start else ()
 
 
 def _released(
@@ -399,7 +404,7 @@ class _Running:
             body, informs = bodies.suspending(run), {STOP: stop.reason}
             return [PatchJob(run, body, "suspended: it has to end", record, informs)]
         if not run.is_quiet:
-            return ()
+            return _unstarted(run)
         waits = PatchRecord(record, records.claiming(record, record.claim.over()), "waits again")
         match stop.then:
             case AfterStop.FORGET:
@@ -465,7 +470,7 @@ def _release_by_hand(
     if not job.is_suspended:
         return [PatchJob(job, bodies.suspending(job), f"suspended: {_BY_HAND}", record)]
     if job.started_at_us:
-        return ()
+        return _unstarted(job)
     return _charge_by_hand(record, terms, job.suspended_at_us, now_us)
 
 

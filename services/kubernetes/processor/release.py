@@ -62,6 +62,8 @@ def give_back(
         body = concluded(job, None, _UNMANAGED, now_us)
         user = NotifyUser(job, "Released", _UNMANAGED, is_warning=True)
         return [user, PatchStatus(job, body)] if body else ()
+    if job.keeps_its_start:
+        return [PatchStatus(job, bodies.unstarting(job))]
     if job.is_suspended and job.started_at_us:
         return [LookAgain(_PODS_END_S)]  # pods of before are still being ended
     body = bodies.giving_back(job, record.before if record else None)

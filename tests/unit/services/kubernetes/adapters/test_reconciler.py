@@ -82,7 +82,7 @@ class Region:
         await self.manager.work_off()
 
     def reasons(self) -> list[str]:
-        """Of the events that users read, but what counts for each Job and where it has come to."""
+        """Of the events that users read, but those of its course."""
         course = ("Planned", "Queued", "Granted", "Started")
         return [one["reason"] for one in self.alpha.told if one["reason"] not in course]
 

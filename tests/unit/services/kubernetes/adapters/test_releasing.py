@@ -172,7 +172,7 @@ async def test_what_coplace_does_not_know_yet_is_said() -> None:
 async def test_it_looks_again_while_a_job_is_not_given_back() -> None:
     play, keys = await settled(lu={})
     server = play.servers["alpha"]
-    server.edit(keys["lu"], {"status": {"startTime": "2026-01-01T00:00:00Z"}})
+    server.edit(keys["lu"], {"status": {"startTime": "2026-01-01T00:00:00Z", "terminating": 1}})
     found = await release(play.servers, TERMS, wait_s=0.05, looks_every_s=0.01)
     assert found.left, "pods of before are still being ended"
     server.control(keys["lu"])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from coplace.v1.jobs_pb2 import JobFinished
 
-from services.kubernetes.processor.effects import PatchRecord
+from services.kubernetes.processor.effects import PatchRecord, PatchStatus
 from services.kubernetes.processor.reconcile import reconcile
 from services.kubernetes.processor.seen import SeenJob
 from shared.kubernetes.claims import AfterStop, StopRequest
@@ -110,3 +110,20 @@ def test_a_run_that_never_was_is_charged_nothing() -> None:
     effects = reconcile(SeenJob(seen, seen, pods=(waiting,)), record, _COUNTED, NOW_US)
     found = ended(list(effects))
     assert (found.started_at_us, found.grant, found.nodes) == (0, 1, 2)
+
+
+def test_a_run_whose_pods_were_ended_counts_as_never_started_before_it_waits_again() -> None:
+    stop = StopRequest(AfterStop.REQUEUE, "evicted", NOW_US - SECOND_US)
+    record = replace(recorded(_GRANTED, pods=2), stop=stop)
+    quiet = {"type": "Suspended", "status": "True", "lastTransitionTime": "2026-01-01T20:39:59Z"}
+    status = {"conditions": [quiet], "startTime": "2026-01-01T20:30:00Z"}
+    metadata = {"finalizers": ["coplace.io/told"]}
+
+    def effects(terminating: int) -> list[Any]:
+        told = {**status, "terminating": terminating}
+        seen = job({"metadata": metadata, "status": told}, pods=2)
+        return list(reconcile(SeenJob(seen, seen), record, _COUNTED, NOW_US))
+
+    assert not [each for each in effects(1) if isinstance(each, PatchStatus)]
+    [reset] = [each for each in effects(0) if isinstance(each, PatchStatus)]
+    assert reset.body["status"] == {"startTime": None}
