@@ -19,6 +19,7 @@ from services.kubernetes.adapters.api import (
 )
 from services.kubernetes.adapters.meter import KubernetesMeter
 from services.kubernetes.adapters.pods import PodWatcher
+from services.kubernetes.adapters.queues import QueueReporter
 from services.kubernetes.adapters.reconciler import JobReconciler
 from services.kubernetes.adapters.records import RecordWatcher
 from services.kubernetes.model.names import QUEUE_NAME
@@ -106,6 +107,7 @@ async def _run(
         for api in apis.values():
             await watched(api, PODS, GRANT, PodWatcher(jobs), trim=trimmed_pod)
         process.readiness.ready()
+        tasks.create_task(QueueReporter(apis, own.site, own.queue, jobs.counts).run())
         for _ in range(own.workers):
             tasks.create_task(jobs.work())
         manager = ResourceManager(own.name, own.site, frozenset(apis))

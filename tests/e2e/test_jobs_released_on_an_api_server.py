@@ -1,6 +1,7 @@
 """Jobs are given back on a real API server with a real Job controller: each runs once."""
 
 import asyncio
+import os
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ import yaml
 
 from lab.benchmarks.kubernetes.cluster import RealCluster, call
 from services.kubernetes.adapters.api import JOBS, RECORDS, JobServer, connected
+from services.kubernetes.adapters.queues import QueueReporter
 from services.kubernetes.adapters.reconciler import JobReconciler
 from services.kubernetes.model.facts import JobTerms
 from services.kubernetes.model.jobs import JobKey
@@ -134,6 +136,11 @@ async def _play(cluster: RealCluster) -> None:
             decision.node_names[:] = ["alpha-[0000-0001]"]
         await process.look()
         unseen = [await submit(cluster, f"unseen-{each}") for each in range(_UNSEEN)]
+        reporter = QueueReporter({"alpha": process.api}, "north", "coplace", process.jobs.counts)
+        await reporter.look()
+        shown = await call(cluster, "GET", "/apis/coplace.io/v1/jobqueues/coplace")
+        status = shown["status"]
+        assert (status["waiting"], status["admitted"]) == (_WAITING + _MANAGED, _RUNNING)
         said = await released(cluster, "--all")
         count = _WAITING + _MANAGED + _UNSEEN
         assert f"{count} Jobs are Kubernetes'" in said
@@ -199,5 +206,40 @@ def test_a_record_keeps_what_a_start_writes_over(cluster: RealCluster) -> None:
             assert (given["suspend"], given["activeDeadlineSeconds"]) == (False, 900)
             [pod] = await pods_of(cluster, key)
             assert pod["spec"]["nodeSelector"] == {"kubernetes.io/hostname": "alpha-0001"}
+
+    asyncio.run(play())
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(1200)
+def test_kubectl_coplace_releases_a_job_of_the_current_namespace(cluster: RealCluster) -> None:
+    async def play() -> None:
+        async with process_at(cluster) as process:
+            key = await submit(cluster, "by-kubectl")
+            await process.look()
+            program = [sys.executable, "-c", "from cli.kubectl.cli import app; app()"]
+            command = [*program, "release", key.name, "-n", "physics", "--wait-s", "0"]
+            environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig())}
+            done = await asyncio.to_thread(
+                subprocess.run,
+                command,
+                cwd=ROOT,
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert "1 Jobs are Kubernetes'" in done.stdout, done.stderr
+            assert (await job_at(cluster, key))["spec"]["suspend"] is False
+            other = await asyncio.to_thread(
+                subprocess.run,
+                [*program, "why", "no-such", "-n", "physics"],
+                cwd=ROOT,
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert "namespace physics of alpha has no Job no-such" in other.stderr
 
     asyncio.run(play())

@@ -8,6 +8,7 @@ import yaml
 
 from services.kubernetes.model import records as records_of
 from services.kubernetes.model.conditions import conditions_after
+from services.kubernetes.model.queues import QueueCounts, queue_body
 from services.kubernetes.model.records import PLURAL, record_body
 from services.kubernetes.settings import clusters_of
 from shared.kubernetes.claims import AfterStop, StopRequest
@@ -47,6 +48,8 @@ def test_it_may_do_what_it_does_and_nothing_else() -> None:
         "jobs": {"get", "list", "watch", "patch", "create", "delete"},
         "jobs/status": {"patch"},
         "jobrecords": {"get", "list", "watch", "create", "patch", "delete"},
+        "jobqueues": {"create"},
+        "jobqueues/status": {"patch"},
         "pods": {"list", "watch"},
         "nodes": {"list", "watch"},
         "events": {"create"},
@@ -88,10 +91,30 @@ def test_the_policy_lets_the_hook_give_jobs_back() -> None:
     assert ":region-kubernetes-release'" in condition["expression"]
 
 
+def kind_of(plural: str) -> Any:
+    [found] = [
+        each
+        for each in render(KUBERNETES_JOBS)
+        if each["kind"] == "CustomResourceDefinition" and each["spec"]["names"]["plural"] == plural
+    ]
+    return found
+
+
 def records() -> Any:
-    found = [each for each in render(KUBERNETES_JOBS) if each["kind"] == "CustomResourceDefinition"]
-    [definition] = found
-    return definition
+    return kind_of(PLURAL)
+
+
+def test_the_kind_of_queues_shows_what_is_in_them_and_viewers_read_it_alone() -> None:
+    [version] = kind_of("jobqueues")["spec"]["versions"]
+    schema = strict(version["schema"]["openAPIV3Schema"])
+    counts = QueueCounts(1, 2, 3, 4, 5)
+    found = {"spec": queue_body("a", "north", "alpha")["spec"], "status": counts.to_status()}
+    jsonschema.validate(found, schema)
+    assert version["subresources"] == {"status": {}}
+    view = "rbac.authorization.k8s.io/aggregate-to-view"
+    [role] = [r for r in render(KUBERNETES_JOBS) if view in r["metadata"].get("labels", {})]
+    [rule] = role["rules"]
+    assert (rule["resources"], rule["verbs"]) == (["jobqueues"], ["get", "list", "watch"])
 
 
 def test_the_kind_of_its_records_is_installed_and_kept() -> None:

@@ -1,6 +1,7 @@
 """Carries out what follows from decisions and from the states of Jobs, Job by Job in order."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -27,6 +28,7 @@ from services.kubernetes.model.names import (
     COPY_OF,
     RECORD,
 )
+from services.kubernetes.model.queues import QueueCounts
 from services.kubernetes.model.records import KubernetesRecord
 from services.kubernetes.model.states import QueueState, queue_state
 from services.kubernetes.processor.decisions import obeying
@@ -173,11 +175,23 @@ class JobReconciler:
 
     def states(self) -> Iterator[tuple[str, QueueState]]:
         """Yield the cluster and the state of each Job that is not a copy."""
+        for job, state in self._states():
+            yield job.cluster, state
+
+    def _states(self) -> Iterator[tuple[KubernetesJob, QueueState]]:
         for job in self.mirror.jobs():
             record, is_aside = self.mirror.record(job.id), job.id in self._sight.aside
             if record is not None or not job.is_copy:
                 is_refused = job.id in self._sight.refused
-                yield job.cluster, queue_state(record, is_refused=is_refused, is_aside=is_aside)
+                yield job, queue_state(record, is_refused=is_refused, is_aside=is_aside)
+
+    def counts(self) -> Mapping[str, QueueCounts]:
+        """Return how many Jobs are where, by their clusters."""
+        found: defaultdict[str, list[tuple[QueueState, KubernetesRecord | None]]]
+        found = defaultdict(list)
+        for job, state in self._states():
+            found[job.cluster].append((state, self.mirror.record(job.id)))
+        return {cluster: QueueCounts.of_states(each) for cluster, each in found.items()}
 
     def asked(self) -> Iterator[JobSubmitted]:
         """Yield what Jobs asked for that have not ended."""
