@@ -1,4 +1,4 @@
-"""`kubectl coplace`: Coplace for those who submit Jobs by kubectl."""
+"""`kubectl coplace`: Coplace for users of kubectl."""
 
 import asyncio
 from collections.abc import Sequence

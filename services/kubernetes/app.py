@@ -22,12 +22,14 @@ from services.kubernetes.adapters.pods import PodWatcher
 from services.kubernetes.adapters.queues import QueueReporter
 from services.kubernetes.adapters.reconciler import JobReconciler
 from services.kubernetes.adapters.records import RecordWatcher
+from services.kubernetes.adapters.waits import WaitNotes
 from services.kubernetes.model.names import QUEUE_NAME
 from services.kubernetes.settings import KubernetesSettings, clusters_of
 from shared.clients.charges import ChargeFollower
 from shared.clients.decisions import DECISIONS, DecisionFollower, ResourceManager
 from shared.kubernetes.api import NODES, PODS, Trim
 from shared.kubernetes.clusters import ClusterEntry
+from shared.kubernetes.explainer import PlacementExplainer
 from shared.kubernetes.heartbeat import ClusterHeartbeat
 from shared.kubernetes.names import GRANT
 from shared.kubernetes.node_reporter import NodeReporter
@@ -108,6 +110,7 @@ async def _run(
             await watched(api, PODS, GRANT, PodWatcher(jobs), trim=trimmed_pod)
         process.readiness.ready()
         tasks.create_task(QueueReporter(apis, own.site, own.queue, jobs.counts).run())
+        tasks.create_task(WaitNotes(jobs, PlacementExplainer(placement)).run())
         for _ in range(own.workers):
             tasks.create_task(jobs.work())
         manager = ResourceManager(own.name, own.site, frozenset(apis))

@@ -9,7 +9,6 @@ import structlog
 
 from coplace_client.ingest import FactSender, IngestClient, Patience
 from services.kueue.adapters.api import WorkloadServer
-from services.kueue.adapters.explainer import PlacementExplainer
 from services.kueue.adapters.following import ServerFollower, connected
 from services.kueue.adapters.lease import CoplaceLease
 from services.kueue.adapters.meter import KueueMeter
@@ -21,6 +20,7 @@ from shared.clients.charges import ChargeFollower
 from shared.clients.decisions import DECISIONS, DecisionFollower, ResourceManager
 from shared.kubernetes.api import NODES, PODS, ApiError
 from shared.kubernetes.clusters import labels_of
+from shared.kubernetes.explainer import PlacementExplainer
 from shared.kubernetes.heartbeat import ClusterHeartbeat
 from shared.kubernetes.node_reporter import NodeReporter
 from shared.kubernetes.nodes import trimmed_node

@@ -12,6 +12,7 @@ from services.kubernetes.model.queues import QueueCounts, queue_body
 from services.kubernetes.model.records import PLURAL, record_body
 from services.kubernetes.settings import clusters_of
 from shared.kubernetes.claims import AfterStop, StopRequest
+from shared.kubernetes.explained_wait import ExplainedWait
 from tests.helm.chart import FIRST_TRY, KUBERNETES_JOBS, refusal, render
 from tests.unit.services.kubernetes.objects import LIVE, job, recorded
 
@@ -134,6 +135,8 @@ def test_what_it_writes_fits_the_kind_of_its_records() -> None:
     found = record_body(job(), record.submitted, "coplace", conditions)
     status = {"claim": LIVE.to_fields(), "stop": stop.to_fields(), "outcome": "completed"}
     status |= records_of.charging(record, "1 service unit", "1")["status"]
+    status |= records_of.explaining(record, ExplainedWait("full", 1))["status"]
+    status |= {"expectedAt": "2026-01-01T00:00:00Z"}
     status |= records_of.releasing(record, 1)["status"] | found["status"]
     jsonschema.validate({"spec": found["spec"], "status": status}, strict(schema))
     wrong = {"spec": found["spec"], "status": {**status, "stop": {"then": "dance"}}}

@@ -45,6 +45,7 @@ from shared.kubernetes.api import (
 from shared.kubernetes.charged import charged_words
 from shared.kubernetes.decisions import DecisionsInOrder
 from shared.kubernetes.effects import LookAgain, PublishFact
+from shared.kubernetes.explained_wait import ExplainedWait
 from shared.kubernetes.facts import FactTaker
 from shared.kubernetes.work_list import WorkList
 
@@ -163,6 +164,27 @@ class JobReconciler:
                 await self._keep_charge(uid, words, charge.price_su)
         except ApiError as error:
             log.warning("charge not kept", job=charge.job_id, problem=str(error))
+
+    def waiting(self) -> Mapping[JobUid, str]:
+        """Return the ids of the Jobs that wait for a grant."""
+        return {
+            each.id: each.job_id
+            for each in self.mirror.records()
+            if not (each.claim.is_live or each.outcome or each.released_at_us)
+        }
+
+    async def note_wait(self, uid: JobUid, explained: ExplainedWait) -> None:
+        """Keep why a Job waits, and when it is expected to start, where that is new."""
+        try:
+            async with self._lock(uid):
+                record = self.mirror.record(uid)
+                if record is None or record.claim.is_live or record.outcome:
+                    return
+                body = records.explaining(record, explained)
+                if record.merged(body["status"]) != record:
+                    await self._writer.carry_out([PatchRecord(record, body, "explained")])
+        except ApiError as error:
+            log.warning("wait not kept", job="/".join(uid), problem=str(error))
 
     async def _keep_charge(self, uid: JobUid, words: str, price_su: str) -> None:
         for _ in range(_LOOKS_AT_ONCE):

@@ -64,7 +64,8 @@ def _conditions(record: KubernetesRecord) -> Iterator[RecordCondition]:
     is_out = bool(outcome or record.released_at_us)
     waits = not (claim.is_live or is_out)
     again = f", for attempt {claim.attempt}" if claim.attempt > 1 else ""
-    yield _condition(QUEUED, waits, "Waits", f"it waits in Coplace as {record.job_id}{again}")
+    why = f": {record.why}" if record.why else ""
+    yield _condition(QUEUED, waits, "Waits", f"it waits in Coplace as {record.job_id}{again}{why}")
     place = f"grant {claim.grant} on {claim.cluster}: {','.join(claim.nodes)}"
     yield _condition(GRANTED, claim.is_live, "Placed", place)
     yield _condition(STARTED, claim.has_begun, "Runs", _where(record))

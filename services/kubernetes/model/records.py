@@ -15,7 +15,9 @@ from coplace_client.checks import require_text
 from coplace_client.errors import RejectedError
 from services.kubernetes.model.jobs import JobKey, JobUid, KubernetesJob
 from services.kubernetes.model.names import MANAGED_BY, QUEUE_NAME
+from shared.domain.times import in_utc
 from shared.kubernetes.claims import GrantClaim, StopRequest
+from shared.kubernetes.explained_wait import ExplainedWait
 from shared.kubernetes.objects import mapping_of, mappings_of, whole_of
 from shared.kubernetes.texts import shown
 
@@ -23,6 +25,7 @@ API_VERSION: Final = "coplace.io/v1"
 KIND: Final = "JobRecord"
 PLURAL: Final = "jobrecords"
 _UID_LENGTH: Final = 8
+_MINUTE_US: Final = 60_000_000
 # A Job's name becomes a label of its pods.
 _MOST_NAME: Final = 63
 
@@ -44,6 +47,8 @@ class KubernetesRecord:
     is_managed: bool = False
     released_at_us: int = 0
     before: Mapping[str, Any] | None = None
+    why: str = ""
+    expected_at: str = ""
     charged: str = ""
     conditions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -121,6 +126,8 @@ _READ: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
     "stop": ("stop", lambda told: StopRequest.of_fields(mapping_of(told))),
     "outcome": ("outcome", lambda told: str(told or "")),
     "releasedAtUs": ("released_at_us", lambda told: whole_of(told) or 0),
+    "why": ("why", lambda told: str(told or "")),
+    "expectedAt": ("expected_at", lambda told: str(told or "")),
     "charged": ("charged", lambda told: str(mapping_of(told).get("words") or "")),
     "conditions": ("conditions", _conditions_of),
 }
@@ -165,8 +172,9 @@ def _before(job: KubernetesJob) -> Mapping[str, Any]:
 
 
 def claiming(record: KubernetesRecord, claim: GrantClaim) -> Mapping[str, Any]:
-    """Keep the word on a grant; no request to end a run is left."""
-    return _update(record, {"claim": claim.to_fields(), "stop": None})
+    """Keep the word on a grant; no request to end a run is left, and no wait is explained."""
+    told = {"claim": claim.to_fields(), "stop": None, "why": None, "expectedAt": None}
+    return _update(record, told)
 
 
 def answering(record: KubernetesRecord, claim: GrantClaim) -> Mapping[str, Any]:
@@ -187,6 +195,13 @@ def stopped(record: KubernetesRecord) -> Mapping[str, Any]:
 def releasing(record: KubernetesRecord, at_us: int) -> Mapping[str, Any]:
     """Keep that the Job is Kubernetes' to start."""
     return _update(record, {"releasedAtUs": at_us})
+
+
+def explaining(record: KubernetesRecord, explained: ExplainedWait) -> Mapping[str, Any]:
+    """Keep why a Job waits, and to the minute when it is expected to start."""
+    at_s = explained.expected_us // _MINUTE_US * 60
+    expected_at = in_utc(at_s) if at_s else None
+    return _update(record, {"why": shown(explained.why), "expectedAt": expected_at})
 
 
 def charging(record: KubernetesRecord, words: str, price_su: str) -> Mapping[str, Any]:

@@ -18,13 +18,13 @@ class Server:
 
     async def create_queue(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         if not self.has_kind:
-            raise ApiMissingError("the server could not find the requested resource")
+            raise ApiMissingError("the server has no such resource")
         self.objects[body["metadata"]["name"]] = dict(body)
         return body
 
     async def patch_queue(self, name: str, status: Mapping[str, Any]) -> Mapping[str, Any]:
         if name not in self.objects:
-            raise ApiMissingError(f"{name} not found")
+            raise ApiMissingError(f"{name} is missing")
         self.patches += 1
         self.objects[name]["status"] = dict(status)
         found: Mapping[str, Any] = self.objects[name]

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-from services.kueue.model.explained_wait import ExplainedWait
 from services.kueue.model.names import RECALLED
 from services.kueue.model.workloads import CheckNames, CheckState, KueueWorkload
 from services.kueue.processor.effects import (
@@ -25,6 +24,7 @@ from services.kueue.processor.reconcile import (
 )
 from shared.kubernetes.claims import AfterStop, StopRequest
 from shared.kubernetes.effects import LookAgain, PublishFact
+from shared.kubernetes.explained_wait import ExplainedWait
 from shared.kubernetes.pods import RunPod
 from tests.unit.services.kueue.objects import (
     CHECKS,
