@@ -83,6 +83,6 @@ def id_of_job(job: KubernetesJob) -> str:
 
 
 def known_id(annotations: Mapping[str, Any]) -> str:
-    """Return the id of a Job as its annotation has it; empty where that is none."""
+    """Return the id of a Job as its annotation has it; empty where that is missing or invalid."""
     found = str(annotations.get(JOB_ID) or "")
     return found if len(found.split("/")) == _ID_PARTS else ""
