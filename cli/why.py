@@ -86,7 +86,7 @@ def ask(address: str, job_id: str) -> ExplainResponse:
         return PlacementServiceStub(channel).Explain(request, timeout=_WITHIN_S)
 
 
-def standing_of(answer: ExplainResponse) -> str:
+def state_in_words(answer: ExplainResponse) -> str:
     """Return where a job is, in words."""
     return _STANDINGS[answer.standing].partition(":")[0]
 

@@ -104,7 +104,7 @@ def _row(job: KubernetesJob, placement: str) -> Row:
     return {
         "job": job.key.name,
         "queue": job.labels.get(QUEUE_NAME),
-        "is": question.standing_of(answer) if answer.job_id else "not known to Coplace",
+        "is": question.state_in_words(answer) if answer.job_id else "not known to Coplace",
         "cluster": answer.allocation.cluster or answer.ended.cluster or None,
         "expected": utc(expected_us) if expected_us else None,
         "why": answer.reason or None,

@@ -56,7 +56,7 @@ async def release(
         await asyncio.sleep(looks_every_s)
 
 
-class _Nobody:
+class _Unpublished:
     """Nothing is published: the process does that, or its successor."""
 
     async def tell(self, event: Envelope) -> None:
@@ -69,7 +69,7 @@ class JobReleaser(JobReconciler):
     def __init__(
         self, apis: Mapping[str, ReleaseApi], terms: JobTerms, now_us: Callable[[], int]
     ) -> None:
-        super().__init__(apis, _Nobody(), terms, now_us)
+        super().__init__(apis, _Unpublished(), terms, now_us)
         self._lists, self._of_queue = apis, f"{QUEUE_NAME}={terms.queue}"
         self._waited: set[JobUid] = set()
 
