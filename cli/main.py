@@ -50,6 +50,7 @@ app = typer.Typer(
             "simulate": "lab.simulate.cli:simulate",
             "smoke-test": "cli.smoke_test:smoke_test",
             "slurm": "cli.slurm.cli:app",
+            "kubernetes": "cli.kubernetes.cli:app",
             "kueue": "cli.kueue.cli:app",
             "local": "deploy.local.cli:app",
             "topics": "cli.topics:app",

@@ -52,7 +52,14 @@ def quote(
     """Print what a job would cost, wait and draw if it were submitted now, with its nodes for
     itself and beside others. Nothing is submitted."""
     job = read_job(file, clock_us())
-    answer = ask(placement, QuoteRequest(job=job, tariff=tariff, partition=partition, qos=qos))
+    request = QuoteRequest(job=job, tariff=tariff, partition=partition, qos=qos)
+    show(request, output, placement)
+
+
+def show(request: QuoteRequest, output: Output, placement: str) -> None:
+    """Write what placement quotes. Raises UnansweredError, or UnusableError for a job that would
+    not start."""
+    answer = ask(placement, request)
     require_accepted(answer)
     rows = [row(each) for each in answer.placements]
     if output is Output.TABLE:

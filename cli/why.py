@@ -86,6 +86,11 @@ def ask(address: str, job_id: str) -> ExplainResponse:
         return PlacementServiceStub(channel).Explain(request, timeout=_WITHIN_S)
 
 
+def state_in_words(answer: ExplainResponse) -> str:
+    """Return where a job is, in words."""
+    return _STANDINGS[answer.standing].partition(":")[0]
+
+
 def lines(answer: ExplainResponse) -> Iterator[str]:
     """Yield the answer in words, the most important first."""
     attempt = f" (attempt {answer.attempt})" if answer.attempt > 1 else ""

@@ -1,8 +1,8 @@
 """Composition root of the Kubernetes resource manager."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Final
 
@@ -15,16 +15,21 @@ from services.kubernetes.adapters.api import (
     RECORDS,
     RECORDS_MISSING,
     JobServer,
+    connected,
 )
 from services.kubernetes.adapters.meter import KubernetesMeter
 from services.kubernetes.adapters.pods import PodWatcher
+from services.kubernetes.adapters.queues import QueueReporter
 from services.kubernetes.adapters.reconciler import JobReconciler
 from services.kubernetes.adapters.records import RecordWatcher
+from services.kubernetes.adapters.waits import WaitNotes
 from services.kubernetes.model.names import QUEUE_NAME
 from services.kubernetes.settings import KubernetesSettings, clusters_of
+from shared.clients.charges import ChargeFollower
 from shared.clients.decisions import DECISIONS, DecisionFollower, ResourceManager
 from shared.kubernetes.api import NODES, PODS, Trim
-from shared.kubernetes.clusters import ClusterEntry, api_client
+from shared.kubernetes.clusters import ClusterEntry
+from shared.kubernetes.explainer import PlacementExplainer
 from shared.kubernetes.heartbeat import ClusterHeartbeat
 from shared.kubernetes.leadership import work_while_leading
 from shared.kubernetes.names import GRANT
@@ -56,10 +61,10 @@ async def serve(process: Process) -> None:
     await wait_for_topics(process.settings, (DECISIONS,), process.readiness, process.stop)
     meter = KubernetesMeter(process.telemetry.meter)
     async with AsyncExitStack() as opened:
-        apis = {
-            each.name: await opened.enter_async_context(_connected(each, meter))
-            for each in clusters
-        }
+        apis: dict[str, JobServer] = {}
+        for each in clusters:
+            apis[each.name] = await opened.enter_async_context(connected(each, meter.refused))
+            meter.begin(each.name)
         work = partial(_run, process, own, clusters, apis, meter)
         await work_while_leading(process, NAME, own, apis[clusters[0].name], work)
 
@@ -107,6 +112,8 @@ async def _run(
         for api in apis.values():
             await watched(api, PODS, GRANT, PodWatcher(jobs), trim=trimmed_pod)
         process.readiness.ready()
+        tasks.create_task(QueueReporter(apis, own.site, own.queue, jobs.counts).run())
+        tasks.create_task(WaitNotes(jobs, PlacementExplainer(placement)).run())
         for _ in range(own.workers):
             tasks.create_task(jobs.work())
         manager = ResourceManager(own.name, own.site, frozenset(apis))
@@ -114,6 +121,7 @@ async def _run(
         decisions = DecisionFollower(deployment, manager, _DECISIONS_AT_ONCE)
         hooks_of(process.telemetry).meter.watch_backlog(NAME, decisions.backlog)
         tasks.create_task(decisions.run(jobs.obey))
+        tasks.create_task(ChargeFollower(deployment, own.name).run(jobs.note_charge))
 
 
 async def _offer(reporters: Sequence[NodeReporter], asked: JobSubmitted) -> None:
@@ -138,14 +146,6 @@ async def _watched(
     listed = asyncio.Event()
     tasks.create_task(reflect(api, path, selector, watcher, listed.set, meter, if_missing, trim))
     await listed.wait()
-
-
-@asynccontextmanager
-async def _connected(cluster: ClusterEntry, meter: KubernetesMeter) -> AsyncIterator[JobServer]:
-    """The API server of a cluster. Raises CannotStartError."""
-    async with api_client(cluster.name, cluster.kubeconfig, cluster.context) as client:
-        meter.begin(cluster.name)
-        yield JobServer(cluster.name, client, meter.refused)
 
 
 def main() -> None:

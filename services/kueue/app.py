@@ -9,8 +9,6 @@ import structlog
 
 from coplace_client.ingest import FactSender, IngestClient, Patience
 from services.kueue.adapters.api import WorkloadServer
-from services.kueue.adapters.charges import ChargeFollower
-from services.kueue.adapters.explainer import PlacementExplainer
 from services.kueue.adapters.following import ServerFollower, connected
 from services.kueue.adapters.lease import CoplaceLease
 from services.kueue.adapters.meter import KueueMeter
@@ -18,9 +16,11 @@ from services.kueue.adapters.reconciler import ClustersKnown, WorkloadReconciler
 from services.kueue.adapters.watchers import WorkloadPodWatcher
 from services.kueue.model.names import WORKLOAD
 from services.kueue.settings import KueueClusters, KueueSettings, clusters_of
+from shared.clients.charges import ChargeFollower
 from shared.clients.decisions import DECISIONS, DecisionFollower, ResourceManager
 from shared.kubernetes.api import NODES, PODS, ApiError
 from shared.kubernetes.clusters import labels_of
+from shared.kubernetes.explainer import PlacementExplainer
 from shared.kubernetes.heartbeat import ClusterHeartbeat
 from shared.kubernetes.leadership import work_while_leading
 from shared.kubernetes.node_reporter import NodeReporter

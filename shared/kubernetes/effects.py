@@ -1,4 +1,4 @@
-"""What is to be done that concerns no API server."""
+"""What is to be done that concerns no API server, for Jobs and Workloads alike."""
 
 from dataclasses import dataclass
 
@@ -13,3 +13,13 @@ class PublishFact:
 
     def __str__(self) -> str:
         return f"published {self.event.WhichOneof('payload')}"
+
+
+@dataclass(frozen=True, slots=True)
+class LookAgain:
+    """Look at the object again after some time, s, though nothing has changed."""
+
+    after_s: float
+
+    def __str__(self) -> str:
+        return f"looked at again in {self.after_s:g} s"

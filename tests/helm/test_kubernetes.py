@@ -6,9 +6,13 @@ import jsonschema
 import pytest
 import yaml
 
+from services.kubernetes.model import records as records_of
+from services.kubernetes.model.conditions import conditions_after
+from services.kubernetes.model.queues import QueueCounts, queue_body
 from services.kubernetes.model.records import PLURAL, record_body
 from services.kubernetes.settings import clusters_of
 from shared.kubernetes.claims import AfterStop, StopRequest
+from shared.kubernetes.explained_wait import ExplainedWait
 from shared.kubernetes.leadership import LeaderSettings
 from tests.helm.chart import FIRST_TRY, KUBERNETES_JOBS, refusal, render
 from tests.unit.services.kubernetes.objects import LIVE, job, recorded
@@ -46,6 +50,8 @@ def test_it_may_do_what_it_does_and_nothing_else() -> None:
         "jobs": {"get", "list", "watch", "patch", "create", "delete"},
         "jobs/status": {"patch"},
         "jobrecords": {"get", "list", "watch", "create", "patch", "delete"},
+        "jobqueues": {"create"},
+        "jobqueues/status": {"patch"},
         "pods": {"list", "watch"},
         "nodes": {"list", "watch"},
         "events": {"create"},
@@ -60,10 +66,57 @@ def test_users_may_write_what_is_theirs_where_api_servers_ask_a_policy() -> None
         assert "ValidatingAdmissionPolicy" not in {each["kind"] for each in found}
 
 
+def test_a_hook_gives_all_jobs_back_before_the_release_goes_and_after() -> None:
+    found = [each for each in render(KUBERNETES_JOBS) if is_of_release(each)]
+    assert {each["kind"] for each in found} == {
+        *("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "ConfigMap", "Job"),
+        "NetworkPolicy",
+    }
+    for each in found:
+        hooks = each["metadata"]["annotations"]["helm.sh/hook"]
+        assert hooks == "pre-delete,post-delete", "after it only what comes with the hook is there"
+    [job] = [each for each in found if each["kind"] == "Job"]
+    pod = job["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    assert container["command"] == ["coplace", "kubernetes", "release", "--all"]
+    named = {each["configMap"]["name"] for each in pod["volumes"] if "configMap" in each}
+    assert {pod["serviceAccountName"], *named} == {"region-kubernetes-release"}
+
+
+def is_of_release(document: Any) -> bool:
+    return str(document["metadata"]["name"]).endswith("region-kubernetes-release")
+
+
+def test_the_policy_lets_the_hook_give_jobs_back() -> None:
+    [policy] = [r for r in render(KUBERNETES_JOBS) if r["kind"] == "ValidatingAdmissionPolicy"]
+    [condition] = policy["spec"]["matchConditions"]
+    assert ":region-kubernetes-release'" in condition["expression"]
+
+
+def kind_of(plural: str) -> Any:
+    [found] = [
+        each
+        for each in render(KUBERNETES_JOBS)
+        if each["kind"] == "CustomResourceDefinition" and each["spec"]["names"]["plural"] == plural
+    ]
+    return found
+
+
 def records() -> Any:
-    found = [each for each in render(KUBERNETES_JOBS) if each["kind"] == "CustomResourceDefinition"]
-    [definition] = found
-    return definition
+    return kind_of(PLURAL)
+
+
+def test_the_kind_of_queues_shows_what_is_in_them_and_viewers_read_it_alone() -> None:
+    [version] = kind_of("jobqueues")["spec"]["versions"]
+    schema = strict(version["schema"]["openAPIV3Schema"])
+    counts = QueueCounts(1, 2, 3, 4, 5)
+    found = {"spec": queue_body("a", "north", "alpha")["spec"], "status": counts.to_status()}
+    jsonschema.validate(found, schema)
+    assert version["subresources"] == {"status": {}}
+    view = "rbac.authorization.k8s.io/aggregate-to-view"
+    [role] = [r for r in render(KUBERNETES_JOBS) if view in r["metadata"].get("labels", {})]
+    [rule] = role["rules"]
+    assert (rule["resources"], rule["verbs"]) == (["jobqueues"], ["get", "list", "watch"])
 
 
 def test_the_kind_of_its_records_is_installed_and_kept() -> None:
@@ -78,8 +131,14 @@ def test_the_kind_of_its_records_is_installed_and_kept() -> None:
 def test_what_it_writes_fits_the_kind_of_its_records() -> None:
     schema = records()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     stop = StopRequest(AfterStop.DECLINE, "too late", 1, ("n1",))
-    found = record_body(job(), recorded().submitted, "coplace")
+    record = recorded()
+    conditions = conditions_after(record, {"outcome": "completed"}, 1)
+    found = record_body(job(), record.submitted, "coplace", conditions)
     status = {"claim": LIVE.to_fields(), "stop": stop.to_fields(), "outcome": "completed"}
+    status |= records_of.charging(record, "1 service unit", "1")["status"]
+    status |= records_of.explaining(record, ExplainedWait("full", 1))["status"]
+    status |= {"expectedAt": "2026-01-01T00:00:00Z"}
+    status |= records_of.releasing(record, 1)["status"] | found["status"]
     jsonschema.validate({"spec": found["spec"], "status": status}, strict(schema))
     wrong = {"spec": found["spec"], "status": {**status, "stop": {"then": "dance"}}}
     with pytest.raises(jsonschema.ValidationError):

@@ -42,7 +42,7 @@ def properties(*sets: str) -> dict[str, str]:
 
 
 def test_a_site_has_the_way_in_its_resource_manager_and_the_link() -> None:
-    hooks = {"preflight", "topics"}
+    hooks = {"preflight", "topics", "kubernetes-release"}
     assert components(render(SITE)) == {"ingest", "kubernetes", "mirror", "test"} | hooks
 
 

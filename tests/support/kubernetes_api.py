@@ -110,7 +110,8 @@ class MemoryApiServer:
             status |= {"active": 0, "terminating": 1}
         else:
             seen = {"type": "Suspended", "status": "True", "lastTransitionTime": EPOCH}
-            status = {"active": 0, "terminating": 0, "conditions": [seen]}
+            # Since when it ran stays, until somebody takes that out.
+            status |= {"active": 0, "terminating": 0, "conditions": [seen]}
         if status != job.get("status"):
             self._store(key, {**job, "status": status})
 
@@ -139,6 +140,16 @@ class MemoryApiServer:
         if key not in self.objects:
             raise ApiMissingError(f"{key} is missing")
         return deepcopy(self.objects[key])
+
+    async def list(self, path: str, selector: str) -> tuple[list[Mapping[str, Any]], str]:
+        name, _, value = selector.partition("=")
+        there = self.objects if path.endswith("/jobs") else self.records
+        found: list[Mapping[str, Any]] = [
+            deepcopy(each)
+            for each in there.values()
+            if (each["metadata"].get("labels") or {}).get(name) == value
+        ]
+        return found, str(self.version)
 
     async def patch(self, key: JobKey, body: Mapping[str, Any]) -> Object:
         if key not in self.objects:

@@ -3,6 +3,7 @@
 {{- $root := .root }}
 {{- $name := printf "%s-%s-jobs" $root.Release.Namespace (include "coplace.name" $root) }}
 {{- $own := printf "system:serviceaccount:%s:%s-kubernetes" $root.Release.Namespace (include "coplace.name" $root) }}
+{{- $accounts := concat (list $own (printf "%s-release" $own)) $root.Values.kubernetes.admission.otherAccounts }}
 {{- $admission := $root.Values.kubernetes.admission }}
 {{- $queues := prepend $admission.otherQueues $root.Values.kubernetes.queue }}
 apiVersion: admissionregistration.k8s.io/v1
@@ -17,7 +18,7 @@ spec:
       - {apiGroups: [batch], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [jobs]}
   matchConditions:
     - name: is-not-by-coplace
-      expression: "!(request.userInfo.username in {{ prepend $admission.otherAccounts $own | toJson | replace "\"" "'" }})"
+      expression: "!(request.userInfo.username in {{ $accounts | toJson | replace "\"" "'" }})"
   variables:
     - name: queue
       expression: "object.metadata.?labels[?'coplace.io/queue-name'].orValue('')"

@@ -115,7 +115,6 @@ class RealCluster:
         """Create its nodes, a namespace, the kind of records and the rights of the resource
         manager, as the chart has them."""
         rules = yaml.safe_load((_CHART_FILES / "kubernetes-rules.yaml").read_text())
-        records = yaml.safe_load((_CHART_FILES / "jobrecords.yaml").read_text())
         role = {"metadata": {"name": MANAGER}, "rules": rules["own"]}
         group = "rbac.authorization.k8s.io"
         binding = {
@@ -126,7 +125,8 @@ class RealCluster:
         await self.create_nodes(nodes, cores)
         async with self.client() as client:
             kinds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-            await call(client, "POST", kinds, records)
+            for file in ("jobrecords.yaml", "jobqueues.yaml"):
+                await call(client, "POST", kinds, yaml.safe_load((_CHART_FILES / file).read_text()))
             await call(client, "POST", f"/apis/{group}/v1/clusterroles", role)
             await call(client, "POST", f"/apis/{group}/v1/clusterrolebindings", binding)
 

@@ -1,16 +1,20 @@
 """Jobs and records of one API server."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Final
 from urllib.parse import quote
 
 from services.kubernetes.model.bodies import Body
 from services.kubernetes.model.jobs import JobKey
+from services.kubernetes.model.queues import PLURAL as QUEUES_PLURAL
 from services.kubernetes.model.records import API_VERSION, PLURAL
 from shared.kubernetes.api import ApiServer
+from shared.kubernetes.clusters import ClusterEntry, api_client
 
 JOBS: Final = "/apis/batch/v1/jobs"
 RECORDS: Final = f"/apis/{API_VERSION}/{PLURAL}"
+QUEUES: Final = f"/apis/{API_VERSION}/{QUEUES_PLURAL}"
 RECORDS_MISSING: Final = "apply helm/coplace/files/jobrecords.yaml: docs/how-to/kubernetes-jobs.md"
 
 
@@ -50,9 +54,26 @@ class JobServer(ApiServer):
         """Create a record."""
         return await self.add(RECORDS, body)
 
+    async def create_queue(self, body: Body) -> Mapping[str, Any]:
+        """Create what shows a queue."""
+        return await self.add(QUEUES, body)
+
+    async def patch_queue(self, name: str, status: Body) -> Mapping[str, Any]:
+        """Merge into the status of what shows a queue; returns what it is then."""
+        return await self.merge(f"{QUEUES}/{quote(name)}/status", {"status": status})
+
     async def delete_record(self, name: str, uid: str) -> None:
         """Delete a record."""
         await self.remove(_record(name), {"preconditions": {"uid": uid}})
+
+
+@asynccontextmanager
+async def connected(
+    cluster: ClusterEntry, refused: Callable[[str], object] = str
+) -> AsyncIterator[JobServer]:
+    """Give the API server of a cluster. Raises CannotStartError."""
+    async with api_client(cluster.name, cluster.kubeconfig, cluster.context) as client:
+        yield JobServer(cluster.name, client, refused)
 
 
 def _record(name: str) -> str:

@@ -1,21 +1,22 @@
 """Carries out what follows from decisions and from the states of Jobs, Job by Job in order."""
 
 import asyncio
-import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
 import structlog
-from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import JobSubmitted
 from coplace.v1.placement_pb2 import PlacementDecided
+from coplace.v1.pricing_pb2 import ChargeMade
 
 from coplace_client.errors import RejectedError, UnusableError
 from coplace_client.ingest import FactRefusedError
-from services.kubernetes.model.bodies import Body, annotated, update
+from services.kubernetes.adapters.sight import JobApi, JobSight
+from services.kubernetes.adapters.writer import JobNotice, JobWriter
+from services.kubernetes.model import records
+from services.kubernetes.model.conditions import CHARGED
 from services.kubernetes.model.facts import JobTerms, id_of
 from services.kubernetes.model.jobs import (
     JobKey,
@@ -25,41 +26,27 @@ from services.kubernetes.model.jobs import (
 )
 from services.kubernetes.model.names import (
     COPY_OF,
-    PROBLEM,
-    QUEUE_NAME,
     RECORD,
 )
+from services.kubernetes.model.queues import QueueCounts
 from services.kubernetes.model.records import KubernetesRecord
 from services.kubernetes.model.states import QueueState, queue_state
 from services.kubernetes.processor.decisions import obeying
 from services.kubernetes.processor.effects import (
-    CreateCopy,
-    CreateRecord,
-    DeleteJob,
-    DeleteRecord,
     JobEffect,
-    LookLater,
-    NotifyUser,
-    PatchJob,
     PatchRecord,
-    PatchStatus,
     RefuseJob,
 )
-from services.kubernetes.processor.mirror import JobMirror
-from services.kubernetes.processor.reconcile import SeenJob, reconcile, stray
-from shared.domain.times import in_utc
+from services.kubernetes.processor.reconcile import reconcile, stray
 from shared.kubernetes.api import (
-    ApiConflictError,
     ApiError,
-    ApiMissingError,
-    ApiRefusedError,
     ApiUnavailableError,
 )
+from shared.kubernetes.charged import charged_words
 from shared.kubernetes.decisions import DecisionsInOrder
-from shared.kubernetes.effects import PublishFact
-from shared.kubernetes.events import user_event as event_about
+from shared.kubernetes.effects import LookAgain, PublishFact
+from shared.kubernetes.explained_wait import ExplainedWait
 from shared.kubernetes.facts import FactTaker
-from shared.kubernetes.texts import shown
 from shared.kubernetes.work_list import WorkList
 
 _RETRY_S: Final = 2.0
@@ -73,25 +60,6 @@ _LOOKS_AT_ONCE: Final = 8
 _ID_PARTS: Final = 6
 
 log = structlog.get_logger(__name__)
-
-
-class JobApi(Protocol):
-    """What of an API server is needed; `JobServer` has it."""
-
-    async def get(self, key: JobKey) -> Mapping[str, Any]: ...
-    async def patch(self, key: JobKey, body: Body) -> Mapping[str, Any]: ...
-    async def patch_status(self, key: JobKey, body: Body) -> Mapping[str, Any]: ...
-    async def create(self, key: JobKey, body: Body) -> Mapping[str, Any]: ...
-    async def delete(self, key: JobKey, uid: str) -> None: ...
-    async def get_record(self, name: str) -> Mapping[str, Any]: ...
-    async def patch_record(self, name: str, body: Body) -> Mapping[str, Any]: ...
-    async def create_record(self, body: Body) -> Mapping[str, Any]: ...
-    async def delete_record(self, name: str, uid: str) -> None: ...
-    async def tell(self, namespace: str, event: Body) -> None: ...
-
-
-class UnknownClusterError(UnusableError):
-    """A Job runs on a cluster that this process does not serve."""
 
 
 class JobReconciler:
@@ -112,15 +80,14 @@ class JobReconciler:
         offer: Callable[[JobSubmitted], Awaitable[None]] | None = None,
     ) -> None:
         """`offer` has clusters declare what a job asks of nodes, before it is submitted."""
-        self._apis, self._facts, self._terms, self._now_us = apis, facts, terms, now_us
-        self._odd, self._offer = odd, offer
-        self.mirror = JobMirror(lambda job: id_of(job, terms))
+        self._terms, self._now_us, self._odd = terms, now_us, odd
         self._own = tuple(f"{terms.site}/{cluster}/" for cluster in apis)
+        self._clusters = apis.keys()
         self._locks: WeakValueDictionary[JobUid, asyncio.Lock] = WeakValueDictionary()
-        self._told: defaultdict[JobUid, set[str]] = defaultdict(set)
-        self._refused: dict[JobUid, str] = {}
-        self._aside: dict[JobUid, str] = {}
         self._work = WorkList(self._look_locked)
+        self._sight = JobSight(apis, terms, now_us, self._work)
+        self.mirror = self._sight.mirror
+        self._writer = JobWriter(self._sight, self._work, facts, now_us, offer)
         self._decisions = DecisionsInOrder(self._of_id, self._obeyed, self._set_aside, _RETRY_S)
 
     def replace(self, cluster: str, found: Sequence[Mapping[str, Any]]) -> None:
@@ -138,7 +105,7 @@ class JobReconciler:
     def deleted(self, cluster: str, found: Mapping[str, Any]) -> None:
         """Note that a Job was deleted, or has left the queue."""
         if job := self._identified(cluster, found):
-            self._forget(job.id)
+            self._sight.forget(job.id)
 
     def _identified(self, cluster: str, found: Mapping[str, Any]) -> KubernetesJob | None:
         try:
@@ -184,13 +151,69 @@ class JobReconciler:
             self._odd(cluster)
             return None
 
+    async def note_charge(self, charge: ChargeMade) -> None:
+        """Keep what the run of a Job cost, and notify its user, while anything is left of it."""
+        uid = self.mirror.of_id(charge.job_id)
+        record = self.mirror.record(uid) if uid else None
+        if uid is None or record is None:
+            return
+        words = charged_words(charge)
+        try:
+            await self._writer.notify(JobNotice(record.job_key, uid.uid, CHARGED, words))
+            async with self._lock(uid):
+                await self._keep_charge(uid, words, charge.price_su)
+        except ApiError as error:
+            log.warning("charge not kept", job=charge.job_id, problem=str(error))
+
+    def waiting(self) -> Mapping[JobUid, str]:
+        """Return the ids of the Jobs that wait for a grant."""
+        return {
+            each.id: each.job_id
+            for each in self.mirror.records()
+            if not (each.claim.is_live or each.outcome or each.released_at_us)
+        }
+
+    async def note_wait(self, uid: JobUid, explained: ExplainedWait) -> None:
+        """Keep why a Job waits, and when it is expected to start, where that is new."""
+        try:
+            async with self._lock(uid):
+                record = self.mirror.record(uid)
+                if record is None or record.claim.is_live or record.outcome:
+                    return
+                body = records.explaining(record, explained)
+                if record.merged(body["status"]) != record:
+                    await self._writer.carry_out([PatchRecord(record, body, "explained")])
+        except ApiError as error:
+            log.warning("wait not kept", job="/".join(uid), problem=str(error))
+
+    async def _keep_charge(self, uid: JobUid, words: str, price_su: str) -> None:
+        for _ in range(_LOOKS_AT_ONCE):
+            record = await self._sight.fetched_record(uid)
+            if record is None or record.charged == words:
+                return
+            body = records.charging(record, words, price_su)
+            if await self._writer.carry_out([PatchRecord(record, body, "charged")]):
+                return
+
     def states(self) -> Iterator[tuple[str, QueueState]]:
         """Yield the cluster and the state of each Job that is not a copy."""
+        for job, state in self._states():
+            yield job.cluster, state
+
+    def _states(self) -> Iterator[tuple[KubernetesJob, QueueState]]:
         for job in self.mirror.jobs():
-            record, is_aside = self.mirror.record(job.id), job.id in self._aside
+            record, is_aside = self.mirror.record(job.id), job.id in self._sight.aside
             if record is not None or not job.is_copy:
-                is_refused = job.id in self._refused
-                yield job.cluster, queue_state(record, is_refused=is_refused, is_aside=is_aside)
+                is_refused = job.id in self._sight.refused
+                yield job, queue_state(record, is_refused=is_refused, is_aside=is_aside)
+
+    def counts(self) -> Mapping[str, QueueCounts]:
+        """Return how many Jobs are where, by their clusters."""
+        found: defaultdict[str, list[tuple[QueueState, KubernetesRecord | None]]]
+        found = defaultdict(list)
+        for job, state in self._states():
+            found[job.cluster].append((state, self.mirror.record(job.id)))
+        return {cluster: QueueCounts.of_states(each) for cluster, each in found.items()}
 
     def asked(self) -> Iterator[JobSubmitted]:
         """Yield what Jobs asked for that have not ended."""
@@ -220,14 +243,14 @@ class JobReconciler:
     async def _obeyed(self, decision: PlacementDecided, uid: JobUid | None) -> bool:
         site = self._terms.site
         if uid is None:
-            return await self._carry_out(obeying(decision, None, None, site, self._now_us()))
+            return await self._writer.carry_out(obeying(decision, None, None, site, self._now_us()))
         async with self._lock(uid):
-            seen, record = await self._seen(uid)
+            seen, record = await self._sight.seen(uid)
             if record is None and seen.job is not None:
                 await self._look_guarded(uid)  # it may have come before this process did
-                seen, record = await self._seen(uid)
+                seen, record = await self._sight.seen(uid)
             wanted = obeying(decision, seen.job, record, site, self._now_us())
-            done = await self._carry_out(wanted)
+            done = await self._writer.carry_out(wanted)
         self.touch(uid)
         return done
 
@@ -235,21 +258,17 @@ class JobReconciler:
         for _ in range(_LOOKS_AT_ONCE):
             wanted = await self._wanted(uid)
             if not any(isinstance(each, RefuseJob) for each in wanted):
-                self._refused.pop(uid, None)
-            if await self._carry_out(wanted):
+                self._sight.refused.pop(uid, None)
+            for each in wanted:
+                if isinstance(each, LookAgain):
+                    self._work.later(uid, each.after_s)
+            if await self._writer.carry_out(wanted):
                 return
         self._work.later(uid, _RETRY_S)
 
     def _lock(self, uid: JobUid) -> asyncio.Lock:
         """What a Job and its copies have in common; it goes when nobody holds it."""
-        return self._locks.setdefault(self._root(uid), asyncio.Lock())
-
-    def _root(self, uid: JobUid) -> JobUid:
-        job = self.mirror.job(uid)
-        if job is None or self.mirror.record(uid) is not None:
-            return uid
-        record = self.mirror.of_run(job.key)
-        return record.id if record else uid
+        return self._locks.setdefault(self._sight.root(uid), asyncio.Lock())
 
     async def _of_id(self, job_id: str) -> JobUid | None:
         """Return the Job of an id: asked for where it was not seen, so that none is taken to be
@@ -258,311 +277,27 @@ class JobReconciler:
         parts = job_id.split("/")
         if found is not None or not job_id.startswith(self._own) or len(parts) != _ID_PARTS:
             return found
-        job = await self._fetched(JobKey(*parts[1:4]))
+        job = await self._sight.fetched(JobKey(*parts[1:4]))
         return job.id if job and id_of(job, self._terms) == job_id else None
 
     async def _wanted(self, uid: JobUid) -> Sequence[JobEffect]:
-        seen, record = await self._seen(uid)
-        if record is None and seen.job is not None and self._is_copy(seen.job):
+        seen, record = await self._sight.seen(uid)
+        if record is None and seen.job is not None and self._sight.is_copy(seen.job):
             return await self._of_copy(seen.job)
         wanted = reconcile(seen, record, self._terms, self._now_us())
-        told = self._told.get(uid, ())
+        told = self._sight.told.get(uid, ())
         return [
             each for each in wanted if not (isinstance(each, PublishFact) and each.event.id in told)
         ]
 
-    async def _seen(self, uid: JobUid) -> tuple[SeenJob, KubernetesRecord | None]:
-        """Return a Job with what runs for it, and its record; what was not seen is asked for, so
-        that nothing is taken to be missing."""
-        job, record = self.mirror.job(uid), self.mirror.record(uid)
-        if record is None:
-            record = await self._fetched_record(uid)
-        if record is not None and not self._is_listed(job):
-            job = await self._unlisted(record.job_key, record, uid.uid)
-        if record is None or not record.claim.grant:
-            return SeenJob(job), record
-        run = await self._run(record, job)
-        key, grant = record.run_key, record.claim.grant
-        seen = self.mirror.disruption(key, grant), self.mirror.pods(key, grant)
-        return SeenJob(job, run, *seen), record
-
-    async def _run(
-        self, record: KubernetesRecord, job: KubernetesJob | None
-    ) -> KubernetesJob | None:
-        if not record.runs_as_copy:
-            return job
-        found, run_uid = self.mirror.at(record.run_key), record.claim.run_uid
-        if run_uid and (found is None or found.uid != run_uid or not self._is_listed(found)):
-            found = await self._unlisted(record.run_key, record, run_uid)
-        return found if found and run_uid in ("", found.uid) else None
-
-    def _is_listed(self, job: KubernetesJob | None) -> bool:
-        """Return whether the lists of the queue have a Job, so that its changes are seen."""
-        return job is not None and job.labels.get(QUEUE_NAME) == self._terms.queue
-
-    async def _unlisted(
-        self, key: JobKey, record: KubernetesRecord, uid: str
-    ) -> KubernetesJob | None:
-        """Return a Job that no list has, as it is now. Nobody says when it changes or goes: it is
-        looked at again."""
-        found = await self._fetched(key)
-        if found is None or found.uid != uid:
-            self.mirror.remove(JobUid(key.cluster, uid))
-            return None
-        if not self._is_listed(found):
-            has_ended = bool(record.outcome) and record.by_hand is None
-            self._work.later(record.id, self._ended_wait_s(found) if has_ended else _OUTSIDE_S)
-        return found
-
-    def _ended_wait_s(self, job: KubernetesJob) -> float:
-        least_s, most_s = _ENDED_OUTSIDE_S
-        return min(max((self._now_us() - job.created_at_us) / 1e6, least_s), most_s)
-
-    def _is_copy(self, job: KubernetesJob) -> bool:
-        """Whether it runs for another Job, as a record says, or as it says itself."""
-        record = self.mirror.of_run(job.key)
-        return job.is_copy or (record is not None and record.claim.run_uid == job.uid)
-
     async def _of_copy(self, copy: KubernetesJob) -> Sequence[JobEffect]:
         record = self.mirror.of_run(copy.key)
         cluster, name = copy.labels.get(COPY_OF, ""), copy.annotations.get(RECORD, "")
-        if record is None and cluster in self._apis and name:
-            record = await self._fetched_record(JobUid(cluster, name))
+        if record is None and cluster in self._clusters and name:
+            record = await self._sight.fetched_record(JobUid(cluster, name))
         if record is not None and record.run_key == copy.key:
             self.touch(record.id)
         return stray(copy, record)
-
-    async def _fetched(self, key: JobKey) -> KubernetesJob | None:
-        """Return the Job of a name as it is now."""
-        try:
-            job = identified(key.cluster, await self._api(key.cluster).get(key))
-        except ApiMissingError:
-            return None
-        self._note(job)
-        return job
-
-    def _note(self, job: KubernetesJob) -> None:
-        """Note a Job as it was seen, while the lists have it: of another one nobody says when it
-        goes."""
-        if self._is_listed(job):
-            self.mirror.put(job)
-        else:
-            self.mirror.remove(job.id)
-
-    async def _fetched_record(self, uid: JobUid) -> KubernetesRecord | None:
-        """Return the record of a Job as it is now."""
-        try:
-            found = await self._api(uid.cluster).get_record(uid.uid)
-        except ApiMissingError:
-            self.mirror.remove_record(uid)
-            return None
-        record = KubernetesRecord.parse(uid.cluster, found)
-        self.mirror.put_record(record)
-        return record
-
-    def _api(self, cluster: str) -> JobApi:
-        if cluster not in self._apis:
-            raise UnknownClusterError(f"cluster {cluster} is not one of this process")
-        return self._apis[cluster]
-
-    async def _carry_out(self, effects: Sequence[JobEffect]) -> bool:
-        """False where something was otherwise than it was seen: then it has been seen anew."""
-        for effect in effects:
-            if not await self._done(effect):
-                return False
-        return True
-
-    async def _done(self, effect: JobEffect) -> bool:
-        match effect:
-            case PublishFact(event):
-                await self._tell(event)
-            case NotifyUser(job):
-                await self._tell_user(job, effect)
-            case PatchStatus(job, body):
-                return await self._patch_status(job, body)
-            case LookLater(uid, after_s):
-                self._work.later(uid, after_s)
-            case CreateRecord() | PatchRecord() | DeleteRecord():
-                return await self._done_to_record(effect)
-            case RefuseJob(job, why):
-                return await self._refuse(job, why)
-            case _:
-                return await self._done_to_job(effect)
-        return True
-
-    async def _done_to_record(self, effect: CreateRecord | PatchRecord | DeleteRecord) -> bool:
-        match effect:
-            case CreateRecord():
-                return await self._create_record(effect)
-            case PatchRecord():
-                return await self._patch_record(effect)
-            case DeleteRecord(record):
-                await self._delete_record(record)
-        return True
-
-    async def _done_to_job(self, effect: PatchJob | CreateCopy | DeleteJob) -> bool:
-        match effect:
-            case PatchJob():
-                return await self._patch(effect)
-            case CreateCopy():
-                return await self._create(effect)
-            case DeleteJob(job):
-                await self._delete(job)
-        return True
-
-    async def _tell(self, event: Envelope) -> None:
-        if self._offer is not None and event.HasField("job_submitted"):
-            await self._offer(event.job_submitted)
-        await self._facts.tell(event)
-        fact = getattr(event, event.WhichOneof("payload") or "")
-        uid = self.mirror.of_id(fact.job_id)
-        if uid is not None:
-            self._told[uid].add(event.id)
-
-    async def _create_record(self, effect: CreateRecord) -> bool:
-        try:
-            fields = await self._api(effect.id.cluster).create_record(effect.body)
-        except ApiConflictError:
-            await self._fetched_record(effect.id)
-            return False
-        self.mirror.put_record(KubernetesRecord.parse(effect.id.cluster, fields))
-        return False  # its Job is looked at with it
-
-    async def _patch_record(self, effect: PatchRecord) -> bool:
-        uid = effect.record.id
-        try:
-            fields = await self._api(uid.cluster).patch_record(uid.uid, effect.body)
-        except (ApiConflictError, ApiMissingError):
-            await self._fetched_record(uid)
-            return False
-        log.info(effect.words, job=effect.record.job_id)
-        self.mirror.put_record(KubernetesRecord.parse(uid.cluster, fields))
-        self.touch(uid)
-        return True
-
-    async def _delete_record(self, record: KubernetesRecord) -> None:
-        uid = record.id
-        with suppress(ApiMissingError):
-            await self._api(uid.cluster).delete_record(uid.uid, record.record_uid)
-        self.mirror.remove_record(uid)
-        self._lose(uid)
-
-    async def _patch(self, effect: PatchJob) -> bool:
-        job = effect.job
-        if effect.record is not None and not await self._is_newest(effect.record):
-            return False
-        try:
-            fields = await self._informed(effect)
-        except ApiConflictError:
-            await self._see(job)
-            return False
-        except ApiMissingError:
-            self._forget(job.id)
-            return False
-        except ApiRefusedError as error:
-            if effect.otherwise is None:
-                raise
-            await self._carry_out(effect.otherwise(str(error)))
-            return False
-        log.info(effect.words, job="/".join(job.key))
-        self._saw(job, fields)
-        return True
-
-    async def _patch_status(self, job: KubernetesJob, body: Body) -> bool:
-        try:
-            fields = await self._api(job.cluster).patch_status(job.key, body)
-        except (ApiConflictError, ApiMissingError):
-            await self._see(job)
-            return False
-        self._saw(job, fields)
-        return False  # it is looked at as it is then
-
-    async def _is_newest(self, record: KubernetesRecord) -> bool:
-        """Whether a record is as it was seen. Asked after the Job was seen and before that is
-        changed: so a process that was stalled starts and ends nothing on an old word."""
-        newest = await self._fetched_record(record.id)
-        return newest is not None and newest.version == record.version
-
-    async def _informed(self, effect: PatchJob) -> Mapping[str, Any]:
-        """Change a Job; without words for its user where these do not fit."""
-        api, key = self._api(effect.job.cluster), effect.job.key
-        if not effect.informs:
-            return await api.patch(key, effect.body)
-        try:
-            return await api.patch(key, annotated(effect.body, effect.informs))
-        except ApiRefusedError as error:
-            log.info("not annotated", job="/".join(key), problem=str(error))
-            return await api.patch(key, effect.body)
-
-    async def _refuse(self, job: KubernetesJob, why: str) -> bool:
-        is_said = self._refused.get(job.id) == why or job.annotations.get(PROBLEM) == shown(why)
-        if not is_said:
-            informs, words = {PROBLEM: shown(why)}, f"not understood: {shown(why)}"
-            if not await self._patch(PatchJob(job, update(job), words, informs=informs)):
-                return False
-            await self._tell_user(job, NotifyUser(job, "NotUnderstood", why, is_warning=True))
-        self._refused[job.id] = why
-        return True
-
-    async def _create(self, effect: CreateCopy) -> bool:
-        if not await self._is_newest(effect.record):
-            return False
-        api = self._api(effect.key.cluster)
-        try:
-            fields = await api.create(effect.key, effect.body)
-        except ApiConflictError:
-            await self._fetched(effect.key)  # nobody else can have known its name
-            return False
-        except (ApiRefusedError, ApiMissingError) as error:
-            await self._carry_out(effect.otherwise(str(error)))
-            return False
-        log.info("created", job="/".join(effect.key))
-        self.mirror.put(identified(effect.key.cluster, fields))
-        return False  # its Job is looked at with it
-
-    async def _delete(self, job: KubernetesJob) -> None:
-        try:
-            await self._api(job.cluster).delete(job.key, job.uid)
-        except (ApiMissingError, ApiConflictError):
-            await self._see(job)
-
-    async def _tell_user(self, job: KubernetesJob, effect: NotifyUser) -> None:
-        """It is for reading alone: a failure is logged, and the work goes on."""
-        try:
-            at = in_utc(time.time())
-            await self._api(job.cluster).tell(job.key.namespace, user_event(job, effect, at))
-        except ApiError as error:
-            log.info("event not taken", job="/".join(job.key), problem=str(error))
-
-    async def _see(self, job: KubernetesJob) -> None:
-        """Look at a Job anew."""
-        found = await self._fetched(job.key)
-        if found is None or found.uid != job.uid:
-            self._forget(job.id)
-        else:
-            self.touch(job.id)
-
-    def _saw(self, job: KubernetesJob, fields: Mapping[str, Any]) -> None:
-        found = identified(job.cluster, fields)
-        self._note(found)
-        if found.resource_version != job.resource_version:
-            self.touch(job.id)
-
-    def _forget(self, uid: JobUid) -> None:
-        job = self.mirror.job(uid)
-        root = self._root(uid)
-        self.mirror.remove(uid)
-        if job is not None:
-            self.touch(root)
-        if self.mirror.record(uid) is None:
-            self._lose(uid)
-
-    def _lose(self, uid: JobUid) -> None:
-        """Nothing is left of a Job."""
-        if self.mirror.job(uid) is None:
-            self._told.pop(uid, None)
-            self._refused.pop(uid, None)
-            self._aside.pop(uid, None)
 
     async def _look_guarded(self, uid: JobUid) -> None:
         """Do what follows from the state of a Job, or look at it again when that fails."""
@@ -577,28 +312,20 @@ class JobReconciler:
         except Exception as error:  # noqa: BLE001 no Job may hold up others
             self._set_aside(uid, error)
         else:
-            self._aside.pop(uid, None)
+            self._sight.aside.pop(uid, None)
 
     def _set_aside(self, uid: JobUid, error: Exception) -> None:
         """Leave a Job that fails; where nobody expected it, the log has the place."""
         is_expected = isinstance(error, UnusableError)
-        if self._aside.get(uid) != str(error):
+        if self._sight.aside.get(uid) != str(error):
             log.error("set aside", job="/".join(uid), problem=repr(error), exc_info=not is_expected)
-        self._aside[uid] = str(error)
+        self._sight.aside[uid] = str(error)
         self._work.later(uid, _REFUSED_RETRY_S)
 
     async def _say(self, uid: JobUid, why: str) -> None:
         """Report to a Job's user why Coplace does not know of it."""
         job = self.mirror.job(uid)
         try:
-            await self._carry_out([RefuseJob(job, why)] if job else ())
+            await self._writer.carry_out([RefuseJob(job, why)] if job else ())
         except ApiError as error:
             log.warning("refusal not written to the Job", job="/".join(uid), problem=str(error))
-
-
-def user_event(job: KubernetesJob, effect: NotifyUser, at: str) -> Body:
-    """Return an event about a Job as Kubernetes wants it."""
-    namespace, name = job.key.namespace, job.key.name
-    about = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "namespace": namespace}
-    words = (effect.reason, effect.message, at)
-    return event_about({**about, "uid": job.uid}, *words, is_warning=effect.is_warning)

@@ -29,6 +29,11 @@ _KEPT_S: Final = 86_400
 _ANNOTATION_MOST: Final = 1024
 # The nodes that were decided take the place of those that may be chosen.
 _CHOSEN_BY: Final = ("nodeName", "nodeSelector")
+_NO_GRANT: Final[Body] = {
+    "labels": {GRANT: None},
+    "annotations": {JOB_ID: None, FREQUENCY_GHZ: None},
+}
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -104,8 +109,7 @@ def affinity(nodes: Iterable[str]) -> Body:
         for each in nodes
         for name in expand(each)
     ]
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-    return {"nodeAffinity": required}
+    return {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": terms}}}
 
 
 def carries(job: KubernetesJob, record: KubernetesRecord) -> bool:
@@ -155,6 +159,35 @@ def _own(labels: Mapping[str, str]) -> dict[str, str]:
 def suspending(job: KubernetesJob) -> Body:
     """Suspend a Job, so that the Job controller ends all pods."""
     return {**update(job), "spec": {"suspend": True}}
+
+
+def unstarting(job: KubernetesJob) -> Body:
+    """Take since when a Job ran out of its status: the API server lets its template be changed
+    then, and its controller writes that time anew."""
+    return {**update(job), "status": {"startTime": None}}
+
+
+def giving_back(job: KubernetesJob, before: Body | None) -> Body:
+    """Take a Job out of the queue and let it run by Kubernetes' own rules: where, and for as long
+    as, its user wrote before a grant took the place of that. Without `before` it keeps the nodes of
+    its last grant."""
+    kept = [each for each in job.finalizers if each != FINALIZER]
+    spec: dict[str, Any] = {"suspend": False}
+    if job.granted and job.is_suspended:
+        spec["template"] = {"metadata": dict(_NO_GRANT)}
+        if before is not None:
+            spec["activeDeadlineSeconds"] = before.get("activeDeadlineSeconds")
+            affinity = {"nodeAffinity": _own_affinity(before)}
+            spec["template"]["spec"] = {
+                "affinity": affinity,
+                "nodeSelector": before.get("nodeSelector"),
+            }
+    return {**update(job, finalizers=kept, labels={QUEUE_NAME: None}), "spec": spec}
+
+
+def _own_affinity(before: Body) -> Body:
+    told = mapping_of(before.get("nodeAffinity"))
+    return {name: told.get(name) for name in (_REQUIRED, _PREFERRED)}
 
 
 def releasing(job: KubernetesJob) -> Body:

@@ -11,7 +11,6 @@ from typing import Final
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import (
     JOB_OUTCOME_CANCELLED,
-    JobFinished,
     JobSubmitted,
 )
 
@@ -33,14 +32,22 @@ from services.kubernetes.model.records import KubernetesRecord
 from shared.catalogue.contents.check import check_contents
 from shared.domain.job import job_id
 from shared.kubernetes.claims import GrantClaim, StopRequest
-from shared.kubernetes.facts import RunEnd, run_requeued, run_started
+from shared.kubernetes.facts import (
+    RunEnd,
+    RunUse,
+    plausible_end_us,
+    run_finished,
+    run_requeued,
+    run_started,
+    unit_millicores,
+    units_of,
+)
 from shared.kubernetes.objects import whole_of
 from shared.kubernetes.pods import RunPod, begun_us, ended_us
 from shared.kubernetes.texts import shown
 from shared.kubernetes.units import pod_amounts, pod_needs
 
 _POD: Final = "spec.template.spec"
-# Kubernetes reports to the second.
 _SECOND_US: Final = 1_000_000
 _BY_HAND: Final = "-by-hand"
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,15}(?:\.[0-9]{1,15})?(?:[eE][+-]?[0-9]{1,2})?")
@@ -246,41 +253,28 @@ def finish(
     It counts from when the last of its pods was ready to when the last of them ended; where nobody
     saw them, from its start."""
     asked, claim = record.submitted, record.claim
-    units = list(claim.units) if claim.has_begun else [1] * asked.nodes
+    count = sum(units_of(asked, claim))
     started_at_us = claim.at_us if claim.has_begun else since_us
     if claim.has_begun and pods:
-        started_at_us = begun_us(pods, sum(units))
+        started_at_us = begun_us(pods, count)
         if all(each.is_over for each in pods):
             end = end._replace(at_us=ended_us(pods) or end.at_us)
     cluster = claim.cluster if claim.has_begun else record.id.cluster
     begin_us = started_at_us or asked.submitted_at_us
-    of_unit = millicores(asked.cores_per_unit, asked.millicores_per_unit)
-    held = sum(units) * of_unit
-    message = JobFinished(
-        job_id=record.job_id,
-        attempt=claim.attempt,
-        outcome=end.outcome,
-        cluster=cluster,
-        app_id=asked.app_id,
-        user=asked.user,
-        account=asked.account,
-        nodes=len(units),
-        cores_per_node=whole_cores(max(units) * of_unit),
-        freq_ghz=claim.freq_ghz if claim.has_begun else 0.0,
-        submitted_at_us=asked.submitted_at_us,
+    use = RunUse(
         started_at_us=started_at_us,
-        ended_at_us=_plausible_us(end.at_us, begin_us, now_us),
+        # Kubernetes reports to the second.
+        ended_at_us=plausible_end_us(end.at_us, begin_us, now_us, begin_us - _SECOND_US),
+        cluster=cluster,
         node_model=terms.node_models.get(cluster, ""),
-        grant=claim.grant if claim.has_begun else 0,
-        cores=whole_cores(held),
-        millicores=beside_cores(held),
+        millicores=count * unit_millicores(asked),
         resources={
             # What runs without a grant may ask for more than there can be.
-            name: round(min(sum(units) * each, RESOURCES.most))
+            name: round(min(count * each, RESOURCES.most))
             for name, each in asked.resources_per_unit.items()
         },
     )
-    return job_fact(terms.site, message, message.attempt, message.ended_at_us)
+    return run_finished(terms.site, asked, claim, end.outcome, use)
 
 
 def run_by_hand(
@@ -297,14 +291,6 @@ def run_by_hand(
     run = replace(record, submitted=asked, claim=GrantClaim())
     end = cancelled_end(ended_us)
     return [finish(run, terms, end, now_us, since_us), submission(run, terms)]
-
-
-def _plausible_us(at_us: int, begin_us: int, now_us: int) -> int:
-    """Return when a run ended: as Kubernetes says, to the second, unless that is before its begin
-    or yet to come; then it is taken to have ended when that was seen."""
-    if begin_us - _SECOND_US <= at_us <= now_us:
-        return max(at_us, begin_us)
-    return max(now_us, begin_us)
 
 
 def cancelled_end(at_us: int) -> RunEnd:

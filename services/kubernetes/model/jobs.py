@@ -128,11 +128,21 @@ class KubernetesJob(ApiObject):
     @property
     def is_quiet(self) -> bool:
         """Return whether it is suspended and the Job controller has ended all of its pods."""
+        return self._has_no_pods and not self.status.get("startTime")
+
+    @property
+    def keeps_its_start(self) -> bool:
+        """Return whether all of its pods were ended, and its controller keeps since when they ran:
+        with that the Job would have to be let run as it is."""
+        has_start = bool(self.started_at_us) and self.status.get("terminating") == 0
+        return self._has_no_pods and has_start
+
+    @property
+    def _has_no_pods(self) -> bool:
         status = self.status
         return (
             self.is_suspended
             and not (status.get("active") or status.get("terminating"))
-            and not status.get("startTime")
             and self._condition("Suspended") is not None
         )
 

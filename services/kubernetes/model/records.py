@@ -4,8 +4,8 @@ Users can neither read nor write it (the chart gives the right to one account), 
 believed: what was submitted, the word on each grant, why a run has to end, how it ended. It is
 named by the uid of what it is about and outlives that until its end was published."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
 from coplace.v1.jobs_pb2 import JobSubmitted
@@ -15,14 +15,17 @@ from coplace_client.checks import require_text
 from coplace_client.errors import RejectedError
 from services.kubernetes.model.jobs import JobKey, JobUid, KubernetesJob
 from services.kubernetes.model.names import MANAGED_BY, QUEUE_NAME
+from shared.domain.times import in_utc
 from shared.kubernetes.claims import GrantClaim, StopRequest
-from shared.kubernetes.objects import mapping_of
+from shared.kubernetes.explained_wait import ExplainedWait
+from shared.kubernetes.objects import mapping_of, mappings_of, whole_of
 from shared.kubernetes.texts import shown
 
 API_VERSION: Final = "coplace.io/v1"
 KIND: Final = "JobRecord"
 PLURAL: Final = "jobrecords"
 _UID_LENGTH: Final = 8
+_MINUTE_US: Final = 60_000_000
 # A Job's name becomes a label of its pods.
 _MOST_NAME: Final = 63
 
@@ -30,7 +33,8 @@ _MOST_NAME: Final = 63
 @dataclass(frozen=True, slots=True)
 class KubernetesRecord:
     """The record of one job. `record_uid` is the record's own id, which no user knows. A Job that
-    `is_managed` has no pods of its own, and runs as a copy also at home."""
+    `is_managed` has no pods of its own, and runs as a copy also at home. One that was
+    released, at `released_at_us`, is Kubernetes' to start. `before` is what a start writes over."""
 
     id: JobUid
     record_uid: str
@@ -41,6 +45,12 @@ class KubernetesRecord:
     stop: StopRequest | None = None
     outcome: str = ""
     is_managed: bool = False
+    released_at_us: int = 0
+    before: Mapping[str, Any] | None = None
+    why: str = ""
+    expected_at: str = ""
+    charged: str = ""
+    conditions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, cluster: str, fields: Mapping[str, Any]) -> Self:
@@ -59,17 +69,24 @@ class KubernetesRecord:
         except ParseError as error:
             raise RejectedError("spec.submitted", str(error)[:200]) from error
         require_text("spec.submitted.jobId", submitted.job_id)
-        return cls(
+        found = cls(
             id=JobUid(cluster, own[0]),
             record_uid=own[1],
             version=own[2],
             job_key=JobKey(cluster, *names),
             submitted=submitted,
-            claim=GrantClaim.of_fields(mapping_of(status.get("claim"))),
-            stop=StopRequest.of_fields(mapping_of(status.get("stop"))),
-            outcome=str(status.get("outcome") or ""),
+            claim=GrantClaim(),
             is_managed=of.get("managedBy") == MANAGED_BY,
+            before=mapping_of(spec["before"]) if "before" in spec else None,
         )
+        return found.merged(status)
+
+    def merged(self, status: Mapping[str, Any]) -> Self:
+        """Return the record once this was merged into its status. Raises RejectedError."""
+        told: dict[str, Any] = {
+            name: read(status.get(name)) for name, (_, read) in _READ.items() if name in status
+        }
+        return replace(self, **{_READ[name][0]: value for name, value in told.items()})
 
     @property
     def job_id(self) -> str:
@@ -99,7 +116,29 @@ class KubernetesRecord:
         return JobKey(self.claim.cluster, self.job_key.namespace, name)
 
 
-def record_body(job: KubernetesJob, submitted: JobSubmitted, queue: str) -> Mapping[str, Any]:
+def _conditions_of(told: Any) -> Mapping[str, Mapping[str, Any]]:
+    return {str(each.get("type")): each for each in mappings_of(told)}
+
+
+# The fields of a status: as what a record has each, and how it is read.
+_READ: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
+    "claim": ("claim", lambda told: GrantClaim.of_fields(mapping_of(told))),
+    "stop": ("stop", lambda told: StopRequest.of_fields(mapping_of(told))),
+    "outcome": ("outcome", lambda told: str(told or "")),
+    "releasedAtUs": ("released_at_us", lambda told: whole_of(told) or 0),
+    "why": ("why", lambda told: str(told or "")),
+    "expectedAt": ("expected_at", lambda told: str(told or "")),
+    "charged": ("charged", lambda told: str(mapping_of(told).get("words") or "")),
+    "conditions": ("conditions", _conditions_of),
+}
+
+
+def record_body(
+    job: KubernetesJob,
+    submitted: JobSubmitted,
+    queue: str,
+    conditions: Sequence[Mapping[str, Any]] = (),
+) -> Mapping[str, Any]:
     """Return the record of a Job that is taken into the queue."""
     key = job.key
     return {
@@ -114,15 +153,28 @@ def record_body(job: KubernetesJob, submitted: JobSubmitted, queue: str) -> Mapp
                 "name": key.name,
                 **({"managedBy": MANAGED_BY} if job.is_managed else {}),
             },
+            "before": _before(job),
             "submitted": MessageToDict(submitted),
         },
-        "status": {},
+        "status": {"conditions": list(conditions)},
     }
 
 
+def _before(job: KubernetesJob) -> Mapping[str, Any]:
+    """What a start writes over, as the user of a Job wrote it; it is believed in nothing else."""
+    affinity = mapping_of(job.pod.get("affinity"))
+    found = {
+        "activeDeadlineSeconds": job.spec.get("activeDeadlineSeconds"),
+        "nodeAffinity": affinity.get("nodeAffinity"),
+        "nodeSelector": job.pod.get("nodeSelector"),
+    }
+    return {name: told for name, told in found.items() if told}
+
+
 def claiming(record: KubernetesRecord, claim: GrantClaim) -> Mapping[str, Any]:
-    """Keep the word on a grant; no request to end a run is left."""
-    return _update(record, {"claim": claim.to_fields(), "stop": None})
+    """Keep the word on a grant; no request to end a run is left, and no wait is explained."""
+    told = {"claim": claim.to_fields(), "stop": None, "why": None, "expectedAt": None}
+    return _update(record, told)
 
 
 def answering(record: KubernetesRecord, claim: GrantClaim) -> Mapping[str, Any]:
@@ -138,6 +190,23 @@ def stopping(record: KubernetesRecord, stop: StopRequest) -> Mapping[str, Any]:
 def stopped(record: KubernetesRecord) -> Mapping[str, Any]:
     """Keep that nothing runs that has to end."""
     return _update(record, {"stop": None})
+
+
+def releasing(record: KubernetesRecord, at_us: int) -> Mapping[str, Any]:
+    """Keep that the Job is Kubernetes' to start."""
+    return _update(record, {"releasedAtUs": at_us})
+
+
+def explaining(record: KubernetesRecord, explained: ExplainedWait) -> Mapping[str, Any]:
+    """Keep why a Job waits, and to the minute when it is expected to start."""
+    at_s = explained.expected_us // _MINUTE_US * 60
+    expected_at = in_utc(at_s) if at_s else None
+    return _update(record, {"why": shown(explained.why), "expectedAt": expected_at})
+
+
+def charging(record: KubernetesRecord, words: str, price_su: str) -> Mapping[str, Any]:
+    """Keep what the newest charge is."""
+    return _update(record, {"charged": {"words": shown(words), "priceSu": price_su}})
 
 
 def closing(

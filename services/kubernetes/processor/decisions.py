@@ -123,6 +123,8 @@ class _Obeyed:
             return _GONE
         if self.record.outcome or job.run_end:
             return _ENDED
+        if self.record.released_at_us:
+            return "the Job was released to Kubernetes"
         if job.is_deleted:
             return "the Job was deleted"
         if self.claim.is_live:

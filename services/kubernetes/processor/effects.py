@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from services.kubernetes.model.bodies import Body
 from services.kubernetes.model.jobs import JobKey, JobUid, KubernetesJob
 from services.kubernetes.model.records import KubernetesRecord
-from shared.kubernetes.effects import PublishFact
+from shared.kubernetes.effects import LookAgain, PublishFact
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,25 +108,13 @@ class NotifyUser:
 
 @dataclass(frozen=True, slots=True)
 class PatchStatus:
-    """Say how a Job that Coplace manages goes, as it was seen."""
+    """Change the status of a Job, as it was seen."""
 
     job: KubernetesJob
     body: Body
 
     def __str__(self) -> str:
-        return "status of what runs for it"
-
-
-@dataclass(frozen=True, slots=True)
-class LookLater:
-    """Look at a Job again after some time, s: something is awaited of which nobody will say that it
-    does not come."""
-
-    id: JobUid
-    after_s: float
-
-    def __str__(self) -> str:
-        return f"looked at again in {self.after_s:g} s"
+        return "changed its status"
 
 
 JobEffect = (
@@ -139,7 +127,7 @@ JobEffect = (
     | CreateCopy
     | DeleteJob
     | NotifyUser
-    | LookLater
+    | LookAgain
     | PatchStatus
 )
 Otherwise = Callable[[str], Sequence[JobEffect]]

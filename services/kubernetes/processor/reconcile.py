@@ -12,6 +12,7 @@ from coplace.v1.jobs_pb2 import JobOutcome
 from coplace_client.errors import RejectedError
 from coplace_client.facts import decline_event
 from services.kubernetes.model import bodies, records
+from services.kubernetes.model.conditions import first_conditions
 from services.kubernetes.model.facts import (
     JobTerms,
     assumptions,
@@ -42,16 +43,17 @@ from services.kubernetes.processor.effects import (
     DeleteJob,
     DeleteRecord,
     JobEffect,
-    LookLater,
     NotifyUser,
     PatchJob,
     PatchRecord,
     PatchStatus,
     RefuseJob,
 )
+from services.kubernetes.processor.release import RELEASED, give_back
+from services.kubernetes.processor.seen import SeenJob
 from shared.domain.hostlist import expand
 from shared.kubernetes.claims import AfterStop, StopRequest
-from shared.kubernetes.effects import PublishFact
+from shared.kubernetes.effects import LookAgain, PublishFact
 from shared.kubernetes.facts import RunEnd
 from shared.kubernetes.names import JOB_ID
 from shared.kubernetes.pods import RunPod, all_ready_us, why_not_ready
@@ -69,26 +71,6 @@ _SETTLE_US = 5 * _SECOND_US
 _BY_HAND = "it was let run without its grant"
 
 
-@dataclass(frozen=True, slots=True)
-class PodDisruption:
-    """That pods of a run were ended by Kubernetes, not by themselves; `failed_nodes` are those that
-    were lost with them."""
-
-    reason: str
-    failed_nodes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class SeenJob:
-    """A Job, what runs for it (itself, or its copy on another cluster), how Kubernetes ended pods
-    of that, and its pods; None: it is not there."""
-
-    job: KubernetesJob | None
-    run: KubernetesJob | None = None
-    disruption: PodDisruption | None = None
-    pods: Sequence[RunPod] = ()
-
-
 def reconcile(
     seen: SeenJob, record: KubernetesRecord | None, terms: JobTerms, now_us: int
 ) -> Sequence[JobEffect]:
@@ -99,6 +81,8 @@ def reconcile(
         return _release(seen, record, terms, now_us)
     if record.claim.is_live:
         return _Running(seen, record, terms, now_us).wanted()
+    if record.released_at_us:
+        return _released(seen.job, record, terms, now_us)
     return _waiting(seen.job, record, terms, now_us)
 
 
@@ -134,7 +118,8 @@ def _take(job: KubernetesJob, terms: JobTerms) -> Sequence[JobEffect]:
         asked = submission_of(job, terms)
     except RejectedError as error:
         return _refuse(job, str(error))
-    return [CreateRecord(job.id, record_body(job, asked, terms.queue))]
+    conditions = first_conditions(job, asked)
+    return [CreateRecord(job.id, record_body(job, asked, terms.queue, conditions))]
 
 
 def _refuse(job: KubernetesJob, why: str) -> Sequence[JobEffect]:
@@ -158,7 +143,7 @@ def _waiting(
     if (began := _began_by_hand(job, record, now_us)) or not (job.is_taken and job.is_suspended):
         return [_taking(job, record), *began, *_assumed(job, terms)]
     if job.started_at_us:
-        return ()  # pods of before are still being ended
+        return _unstarted(job)
     if job.is_managed and (body := mirrored(job, None)):
         return [told, PatchStatus(job, body)]
     if record.by_hand is not None:
@@ -169,6 +154,26 @@ def _waiting(
         user = NotifyUser(job, "Cancelled", str(error), is_warning=True)
         return [told, *_close(record, terms, cancelled_end(now_us), now_us), user]
     return [told]
+
+
+def _unstarted(job: KubernetesJob) -> Sequence[JobEffect]:
+    """Wait until the pods of before have ended, then have it count as never started."""
+    return [PatchStatus(job, bodies.unstarting(job))] if job.keeps_its_start else ()
+
+
+def _released(
+    job: KubernetesJob | None, record: KubernetesRecord, terms: JobTerms, now_us: int
+) -> Sequence[JobEffect]:
+    """Give a Job back to Kubernetes that waits. To Coplace it was cancelled then: what Kubernetes
+    starts is not charged."""
+    if wanted := give_back(job, record, terms.queue, now_us):
+        return wanted
+    told, end_us = PublishFact(submission(record, terms)), record.released_at_us
+    if record.by_hand is not None:
+        return [told, *_charge_by_hand(record, terms, end_us, now_us)]
+    ended = finish(record, terms, cancelled_end(end_us), now_us)
+    patch = PatchRecord(record, records.closing(record, RELEASED), RELEASED)
+    return [told, PublishFact(ended), patch]
 
 
 def _end_without_grant(job: KubernetesJob, queue: str, now_us: int) -> RunEnd | None:
@@ -243,23 +248,16 @@ class _Running:
         """It is claimed, and is not known to have begun."""
         job, run, record = self.seen.job, self.seen.run, self.record
         if run is not None and (record.runs_as_copy or bodies.carries(run, record)):
-            return [self._begun(run), *self._say_where(run)]
+            return [self._begun(run)]
         if record.stop is not None:
             return self._give_back(record.stop)
+        if record.released_at_us:
+            return self._decline("the Job was released to Kubernetes")
         if job is None or job.is_deleted:
             return self._decline("the Job was deleted")
         if not job.is_suspended:
             return self._decline(_BY_HAND)
         return [self._copy(job)] if record.runs_as_copy else self._start(job)
-
-    def _say_where(self, run: KubernetesJob) -> Sequence[JobEffect]:
-        """Have the user of a Job know where its pods and their logs are."""
-        job, (cluster, namespace, name) = self.seen.job, run.key
-        if job is None or not self.record.runs_as_copy:
-            return ()
-        return [
-            NotifyUser(job, "Started", f"its pods and logs are on {cluster}: {namespace}/{name}")
-        ]
 
     def _begun(self, run: KubernetesJob) -> PatchRecord:
         """Since when it runs, as far as is known: the controller's word, or this look."""
@@ -295,7 +293,7 @@ class _Running:
         then."""
         job, record, claim = self.seen.job, self.record, self.record.claim
         told: list[JobEffect] = []
-        if job is not None and not job.is_suspended:
+        if job is not None and not job.is_suspended and not record.released_at_us:
             told += [PatchJob(job, bodies.suspending(job), f"suspended: {_BY_HAND}", record)]
         elif job is not None:
             informs = {CLAIM: f"grant {claim.grant} was given back"}
@@ -320,7 +318,7 @@ class _Running:
         """It has begun: it runs, ends or has ended."""
         job, run, record = self.seen.job, self.seen.run, self.record
         if run is None:  # its finalizer was taken, and it was deleted
-            return self._close(cancelled_end(self.now_us))
+            return self._close(cancelled_end(self._removed_us))
         if run.run_end:
             return self._unheard(run.run_end) or self._close(run.run_end)
         if run.is_deleted:  # Kubernetes ends the pods once the Job is let go
@@ -334,8 +332,16 @@ class _Running:
         if job is not None and job.is_managed and (status := mirrored(job, run)):
             return [PatchStatus(job, status)]
         left_us = self._ready_by_us(run) - self.now_us
-        later = [LookLater(self.record.id, left_us / _SECOND_US)] if left_us > 0 else []
+        later = [LookAgain(left_us / _SECOND_US)] if left_us > 0 else []
         return [*self._set_back(run), *later]
+
+    @property
+    def _removed_us(self) -> int:
+        """Return when a run ended that is not there any more. A released one may have been deleted
+        while nobody looked; its limit has ended it by then."""
+        claim = self.record.claim
+        limit_us = claim.at_us + round(claim.walltime_s * _SECOND_US)
+        return min(self.now_us, limit_us) if self.record.released_at_us else self.now_us
 
     def _unheard(self, end: RunEnd) -> Sequence[JobEffect]:
         """Of some pods nobody has heard yet how they ended: that is awaited for a moment."""
@@ -343,7 +349,7 @@ class _Running:
         is_heard = len(pods) >= self._pods and all(each.is_over for each in pods)
         if is_heard or left_us <= 0:
             return ()
-        return [LookLater(self.record.id, left_us / _SECOND_US)]
+        return [LookAgain(left_us / _SECOND_US)]
 
     @property
     def _pods(self) -> int:
@@ -381,7 +387,8 @@ class _Running:
         """A run has what was granted to it, and its Job stays in the queue until its end."""
         record, told = self.record, list[JobEffect]()
         for job in {each.id: each for each in (self.seen.job, run) if each is not None}.values():
-            if body := bodies.keeping(job, self.terms.queue):
+            is_kept = not record.released_at_us
+            if is_kept and (body := bodies.keeping(job, self.terms.queue)):
                 told.append(PatchJob(job, body, "set back to the queue", record))
             elif job is run:
                 if body := bodies.limiting(run, record.claim):
@@ -397,7 +404,7 @@ class _Running:
             body, informs = bodies.suspending(run), {STOP: stop.reason}
             return [PatchJob(run, body, "suspended: it has to end", record, informs)]
         if not run.is_quiet:
-            return ()
+            return _unstarted(run)
         waits = PatchRecord(record, records.claiming(record, record.claim.over()), "waits again")
         match stop.then:
             case AfterStop.FORGET:
@@ -444,7 +451,7 @@ def _release(
         told += [PatchJob(job, bodies.releasing(job), "let go", record, informs)]
     if run is not None and record.runs_as_copy:
         told += _release_copy(run, record)
-    if job is not None and _runs_on(job, terms.queue):
+    if job is not None and not record.released_at_us and _runs_on(job, terms.queue):
         told += [PatchJob(job, bodies.suspending(job), "suspended: it has ended", record)]
         told += _began_by_hand(job, record, now_us)
     return [*told, DeleteRecord(record)] if job is None else told
@@ -463,7 +470,7 @@ def _release_by_hand(
     if not job.is_suspended:
         return [PatchJob(job, bodies.suspending(job), f"suspended: {_BY_HAND}", record)]
     if job.started_at_us:
-        return ()
+        return _unstarted(job)
     return _charge_by_hand(record, terms, job.suspended_at_us, now_us)
 
 

@@ -22,8 +22,6 @@ from services.kueue.model.bodies import (
     nominated,
     recalled,
 )
-from services.kueue.model.charged import charged_words
-from services.kueue.model.explained_wait import ExplainedWait
 from services.kueue.model.facts import KueueTerms, id_of
 from services.kueue.model.names import ADMISSION_MANAGER, API_VERSION
 from services.kueue.model.records import WorkloadRecord, name_of, recording
@@ -35,7 +33,6 @@ from services.kueue.processor.effects import (
     Deactivate,
     DropRecord,
     KeepRecord,
-    LookAgain,
     Nominate,
     NoteRecalled,
     NotifyOwner,
@@ -56,9 +53,11 @@ from services.kueue.processor.reconcile import (
 )
 from shared.domain.times import in_utc
 from shared.kubernetes.api import ApiConflictError, ApiError, ApiMissingError, ApiUnavailableError
+from shared.kubernetes.charged import charged_words
 from shared.kubernetes.decisions import DecisionsInOrder
-from shared.kubernetes.effects import PublishFact
+from shared.kubernetes.effects import LookAgain, PublishFact
 from shared.kubernetes.events import user_event
+from shared.kubernetes.explained_wait import StartExplainer
 from shared.kubernetes.facts import FactTaker
 from shared.kubernetes.objects import condition_of, is_older, mapping_of
 from shared.kubernetes.work_list import WorkList
@@ -85,12 +84,6 @@ class WorkloadApi(Protocol):
     async def delete_record(self, uid: str, version: str) -> None: ...
     async def activate(self, name: str, body: Body) -> None: ...
     async def tell(self, namespace: str, event: Body) -> None: ...
-
-
-class StartExplainer(Protocol):
-    """Who says why a job waits; placement."""
-
-    async def explain(self, job_id: str) -> ExplainedWait | None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,21 +10,29 @@ from coplace.v1.jobs_pb2 import (
     JOB_OUTCOME_CANCELLED,
     JOB_OUTCOME_COMPLETED,
     JOB_OUTCOME_FAILED,
-    JobFinished,
     JobHeld,
     JobReleased,
     JobSubmitted,
 )
 
 from coplace_client.facts import decline_event, fact, job_fact
-from coplace_client.millicores import beside_cores, millicores, whole_cores
+from coplace_client.millicores import beside_cores, whole_cores
 from services.kueue.model.names import APP
 from services.kueue.model.needs import WorkloadNeeds, workload_needs
 from services.kueue.model.records import WorkloadRecord
 from services.kueue.model.workloads import KueueWorkload
 from shared.catalogue.contents.check import check_contents
 from shared.domain.job import job_id
-from shared.kubernetes.facts import RunEnd, run_requeued, run_started
+from shared.kubernetes.facts import (
+    RunEnd,
+    RunUse,
+    plausible_end_us,
+    run_finished,
+    run_requeued,
+    run_started,
+    unit_millicores,
+    units_of,
+)
 from shared.kubernetes.objects import time_us
 from shared.kubernetes.texts import shown
 
@@ -132,32 +140,19 @@ def finish(
 ) -> Envelope:
     """Return the event that its run under its claim ended, or that it never ran under one."""
     asked, claim = record.submitted, record.claim
-    has_begun = claim.has_begun
-    units = list(claim.units) if has_begun else [1] * asked.nodes
-    held, resources = _amounts(workload, asked, sum(units))
-    cluster = claim.cluster if has_begun else asked.reference_cluster
-    begin_us = claim.at_us if has_begun else asked.submitted_at_us
-    message = JobFinished(
-        job_id=record.job_id,
-        attempt=claim.attempt,
-        outcome=end.outcome,
+    cluster = claim.cluster if claim.has_begun else asked.reference_cluster
+    started_at_us = claim.at_us if claim.has_begun else 0
+    begin_us = started_at_us or asked.submitted_at_us
+    held, resources = _amounts(workload, asked, sum(units_of(asked, claim)))
+    use = RunUse(
+        started_at_us=started_at_us,
+        ended_at_us=plausible_end_us(end.at_us, begin_us, now_us, 1),
         cluster=cluster,
-        app_id=asked.app_id,
-        user=asked.user,
-        account=asked.account,
-        nodes=len(units),
-        cores_per_node=whole_cores(max(units) * _of_unit(asked)),
-        freq_ghz=claim.freq_ghz if has_begun else 0.0,
-        submitted_at_us=asked.submitted_at_us,
-        started_at_us=claim.at_us if has_begun else 0,
-        ended_at_us=_plausible_us(end.at_us, begin_us, now_us),
         node_model=terms.node_models.get(cluster, ""),
-        grant=claim.grant if has_begun else 0,
-        cores=whole_cores(held),
-        millicores=beside_cores(held),
+        millicores=held,
         resources=resources,
     )
-    return job_fact(terms.site, message, message.attempt, message.ended_at_us)
+    return run_finished(terms.site, asked, claim, end.outcome, use)
 
 
 def _amounts(
@@ -168,11 +163,7 @@ def _amounts(
     if needs is not None and needs.pods == units:
         return needs.millicores, needs.resources
     each = asked.resources_per_unit.items()
-    return units * _of_unit(asked), {name: units * count for name, count in each}
-
-
-def _of_unit(asked: JobSubmitted) -> int:
-    return millicores(asked.cores_per_unit, asked.millicores_per_unit)
+    return units * unit_millicores(asked), {name: units * count for name, count in each}
 
 
 def _needs(workload: KueueWorkload) -> WorkloadNeeds | None:
@@ -180,13 +171,6 @@ def _needs(workload: KueueWorkload) -> WorkloadNeeds | None:
         return workload_needs(workload)
     except ValueError:
         return None
-
-
-def _plausible_us(at_us: int, begin_us: int, now_us: int) -> int:
-    """Return when a run ended, unless that is yet to come, or nobody knows: then now."""
-    if 0 < at_us <= now_us:
-        return max(at_us, begin_us)
-    return max(now_us, begin_us)
 
 
 def requeue(record: WorkloadRecord, terms: KueueTerms, reason: str, at_us: int) -> Envelope:

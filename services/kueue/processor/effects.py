@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from services.kueue.model.bodies import Body
 from services.kueue.model.records import WorkloadRecord
 from services.kueue.model.workloads import CheckState, KueueWorkload
-from shared.kubernetes.effects import PublishFact
+from shared.kubernetes.effects import LookAgain, PublishFact
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +91,6 @@ class NotifyOwner:
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.message}"
-
-
-@dataclass(frozen=True, slots=True)
-class LookAgain:
-    """Look at it again after some time, s, though nothing has changed."""
-
-    after_s: float
-
-    def __str__(self) -> str:
-        return f"looked at again in {self.after_s:g} s"
 
 
 WriteEffect = KeepRecord | DropRecord | AnswerCheck | Nominate | NoteRecalled | Deactivate

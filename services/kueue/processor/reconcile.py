@@ -13,7 +13,6 @@ from coplace.v1.jobs_pb2 import JOB_OUTCOME_CANCELLED, JOB_OUTCOME_TIMED_OUT, Jo
 
 from coplace_client.errors import RejectedError
 from services.kueue.model.bodies import let_go_updates, pod_set_updates
-from services.kueue.model.explained_wait import ExplainedWait
 from services.kueue.model.facts import (
     KueueTerms,
     answers,
@@ -31,7 +30,6 @@ from services.kueue.processor.effects import (
     Deactivate,
     DropRecord,
     KeepRecord,
-    LookAgain,
     Nominate,
     NoteRecalled,
     NotifyOwner,
@@ -40,7 +38,8 @@ from services.kueue.processor.effects import (
 from shared.domain.folding import fold
 from shared.domain.hostlist import expand
 from shared.kubernetes.claims import AfterStop, GrantClaim, StopRequest
-from shared.kubernetes.effects import PublishFact
+from shared.kubernetes.effects import LookAgain, PublishFact
+from shared.kubernetes.explained_wait import ExplainedWait
 from shared.kubernetes.facts import RunEnd
 from shared.kubernetes.pods import RunPod, all_ready_us, begun_us, ended_us, units_by_node
 from shared.kubernetes.texts import shown

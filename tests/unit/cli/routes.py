@@ -73,7 +73,7 @@ WITHOUT: Final[Mapping[str, WithoutRoute]] = {
     **dict.fromkeys(
         (
             *("up", "status", "logs", "env", "down", "smoke-test", "mcp", "conformance"),
-            "kueue release",
+            *("kubernetes release", "kueue release"),
             *(f"slurm {verb}" for verb in ("check", "release")),
             *(f"local {verb}" for verb in ("up", "status", "logs", "down")),
             *("demo", "demo-parity", "wait", "report", "profile kernels", "profile run"),

@@ -44,6 +44,8 @@ _HELD: Final = {
     **{("reservation set", name): _DECLARED for name in ("name", "users", "accounts")},
     **{("reservation set", name): _ASKED for name in ("nodes", "partition")},
     ("reservation set", "lasts"): _TEXT,
+    **{("kubernetes release", name): _DECLARED for name in ("site", "queue")},
+    ("kubernetes release", "job"): _OWN,
     **{("kueue release", name): _DECLARED for name in ("site", "name")},
     ("authority check", "who"): _DECLARED,
     ("authority check", "action"): _OWN,

@@ -8,6 +8,7 @@ API servers were written, not what the resource manager says of itself.
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,8 +30,9 @@ from hypothesis import strategies as st
 
 from services.kubernetes.adapters import reconciler
 from services.kubernetes.adapters.reconciler import JobReconciler
+from services.kubernetes.adapters.releasing import JobReleaser
 from services.kubernetes.model.jobs import JobKey
-from services.kubernetes.model.names import FINALIZER, MANAGED_BY, OUTCOME
+from services.kubernetes.model.names import FINALIZER, MANAGED_BY, OUTCOME, QUEUE_NAME
 from shared.kubernetes.api import ApiUnavailableError
 from shared.kubernetes.names import GRANT, JOB_ID
 from tests.support.fated_api import Fate, FatedApi, KilledError
@@ -66,6 +68,7 @@ class PlainCoplace:
     ended: Counter[str] = field(default_factory=Counter)
     ends: Counter[tuple[str, int]] = field(default_factory=Counter)
     dropped: set[str] = field(default_factory=set)
+    seized: set[str] = field(default_factory=set)
 
     async def tell(self, event: Envelope) -> None:
         async def take() -> None:
@@ -121,6 +124,7 @@ class PlainCoplace:
         if is_void:
             self._decide(job_id, VERDICT_WITHDRAWN, self.holders.pop(job_id), is_void=True)
             self.attempts[job_id] += 1
+            self.seized.add(job_id)
         else:
             self._decide(job_id, VERDICT_WITHDRAWN, self.holders[job_id])
 
@@ -148,11 +152,21 @@ class PlainCoplace:
         )
 
 
+def has_grant(job: Any) -> bool:
+    return bool(job["spec"]["template"]["metadata"]["labels"].get(GRANT))
+
+
+def is_released(job: Any) -> bool:
+    """In this play nobody else takes a Job out of the queue."""
+    return QUEUE_NAME not in job["metadata"]["labels"]
+
+
 class Play:
     """One course of everything."""
 
     def __init__(self, draw: Callable[..., Any]) -> None:
         self.draw = draw
+        self.now_us = NOW_US
         self.fate = Fate()
         self.servers = {each: MemoryApiServer(each) for each in CLUSTERS}
         self.coplace = PlainCoplace(self.fate)
@@ -178,7 +192,7 @@ class Play:
     def begin(self) -> None:
         """A process starts: it lists all, and reads decisions from where it had committed."""
         apis = {name: FatedApi(server, self.fate) for name, server in self.servers.items()}
-        self.manager = JobReconciler(apis, self.coplace, TERMS, lambda: NOW_US)
+        self.manager = JobReconciler(apis, self.coplace, TERMS, lambda: self.now_us)
         self.seen = dict.fromkeys(CLUSTERS, 0)
         self.read = self.coplace.position
         for name in CLUSTERS:
@@ -189,14 +203,16 @@ class Play:
         server = self.servers[name]
         self.seen[name] = len(server.log)
         self.manager.replace_records(name, list(server.records.values()))
-        self.manager.replace(name, [dict(each) for each in server.objects.values()])
+        listed = [dict(each) for each in server.objects.values() if not is_released(each)]
+        self.manager.replace(name, listed)
 
     def deliver(self, name: str, most: int, *, again: int = 0) -> None:
         """Some of what a watch has; some of it once more."""
         log, begin = self.servers[name].log, max(0, self.seen[name] - again)
         end = min(len(log), self.seen[name] + most)
         for _, kind, each in log[begin:end]:
-            tell = self.manager.deleted if kind == "DELETED" else self.manager.changed
+            is_gone = kind == "DELETED" or is_released(each)
+            tell = self.manager.deleted if is_gone else self.manager.changed
             tell(name, each)
         self.seen[name] = max(end, self.seen[name])
 
@@ -225,11 +241,11 @@ class Play:
     def no_job_runs_twice(self) -> None:
         """After every write."""
         running = Counter(
-            (each["metadata"].get("annotations") or {}).get(JOB_ID, "")
+            (each["metadata"].get("annotations") or {}).get(JOB_ID, key)
             for server in self.servers.values()
             for key, each in server.objects.items()
             if server.runs(key)
-            and each["spec"]["template"]["metadata"]["labels"].get(GRANT)
+            and (has_grant(each) or is_released(each))
             and not each["metadata"].get("deletionTimestamp")
         )
         assert max(running.values(), default=0) <= 1, running
@@ -268,7 +284,15 @@ class Play:
         for server in self.servers.values():
             for key, each in server.objects.items():
                 gone = each["metadata"].get("deletionTimestamp") or server.has_ended(key)
+                gone = gone or is_released(each)
                 assert not (gone and FINALIZER in each["metadata"].get("finalizers", ())), each
+                if is_released(each):
+                    job_id = each["metadata"]["annotations"].get(JOB_ID, "")
+                    assert not has_grant(each), each
+                    # What is published of an attempt before a seizure ends no job.
+                    elsewhere = self.coplace.dropped | self.coplace.seized
+                    is_known = job_id in self.coplace.attempts.keys() - elsewhere
+                    assert self.coplace.ended[job_id] == 1 or not is_known
                 is_managed = each["spec"].get("managedBy")
                 if is_managed and OUTCOME in each["metadata"]["annotations"]:
                     assert server.has_ended(key), each
@@ -370,6 +394,14 @@ async def go_on_stalled(play: Play, name: str) -> None:
     await play.obey_stalled(play.draw(st.integers(1, 4)))
 
 
+async def release_all(play: Play, name: str) -> None:
+    """An operator gives the Jobs of the queue back, once or until nothing waits."""
+    apis = {name: FatedApi(server, play.fate) for name, server in play.servers.items()}
+    releaser = JobReleaser(apis, TERMS, lambda: NOW_US)
+    with suppress(ApiUnavailableError):
+        await releaser.look_at_all()
+
+
 async def strike(play: Play, name: str) -> None:
     """Something goes wrong at one of the next calls."""
     what = ["killed before", "killed after", "cut before", "cut after"]
@@ -384,7 +416,7 @@ async def forbid(play: Play, name: str) -> None:
 KINDS = [
     *(submit, watch, watch, gap, control, control, finish, finish, delete, suspend_by_hand, evict),
     *(let_run_by_hand, decide, decide, ask_back, cancel, act, obey, obey, strike, forbid, stall),
-    *(go_on_stalled, all_goes_on, all_goes_on, all_goes_on, all_goes_on),
+    *(release_all, go_on_stalled, all_goes_on, all_goes_on, all_goes_on, all_goes_on),
 ]
 
 

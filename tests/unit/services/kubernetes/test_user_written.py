@@ -13,7 +13,7 @@ from coplace.v1.placement_pb2 import (
     PlacementDecided,
 )
 
-from services.kubernetes.adapters import reconciler
+from services.kubernetes.adapters import reconciler, sight
 from services.kubernetes.adapters.reconciler import JobReconciler
 from services.kubernetes.model.jobs import JobKey
 from services.kubernetes.model.names import (
@@ -288,7 +288,7 @@ async def test_a_job_that_is_over_and_let_run_by_hand_is_suspended_and_charged(
 async def test_a_run_whose_job_leaves_the_queue_while_it_is_suspended_has_its_end(
     running: Region, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reconciler, "_OUTSIDE_S", 0.01)
+    monkeypatch.setattr(sight, "_OUTSIDE_S", 0.01)
     manager, server = running.manager, running.alpha
     server.edit(running.key, {"spec": {"suspend": True}})
     manager.changed("alpha", running.job)
@@ -305,8 +305,8 @@ async def test_a_run_whose_job_leaves_the_queue_while_it_is_suspended_has_its_en
 async def test_an_ended_job_outside_the_queue_is_not_kept_and_its_record_goes_after_it(
     region: Region, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reconciler, "_OUTSIDE_S", 0.01)
-    monkeypatch.setattr(reconciler, "_ENDED_OUTSIDE_S", (0.01, 0.01))
+    monkeypatch.setattr(sight, "_OUTSIDE_S", 0.01)
+    monkeypatch.setattr(sight, "_ENDED_OUTSIDE_S", (0.01, 0.01))
     manager, server = region.manager, region.alpha
     server.edit(region.key, {"metadata": {"labels": {QUEUE_NAME: None}}})
     manager.deleted("alpha", region.job)

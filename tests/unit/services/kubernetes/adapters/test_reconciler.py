@@ -11,6 +11,7 @@ from coplace.v1.placement_pb2 import (
     VERDICT_WITHDRAWN,
     PlacementDecided,
 )
+from coplace.v1.pricing_pb2 import ChargeMade
 
 from coplace_client.ingest import FactRefusedError
 from services.kubernetes.adapters.reconciler import JobReconciler
@@ -81,8 +82,9 @@ class Region:
         await self.manager.work_off()
 
     def reasons(self) -> list[str]:
-        """Of the events that users read, but what counts for each Job."""
-        return [one["reason"] for one in self.alpha.told if one["reason"] != "Planned"]
+        """Of the events that users read, but those of its course."""
+        course = ("Planned", "Queued", "Granted", "Started")
+        return [one["reason"] for one in self.alpha.told if one["reason"] not in course]
 
     def annotations(self, key: JobKey | None = None) -> Object:
         found: Object = self.alpha.objects[key or self.key]["metadata"]["annotations"]
@@ -166,7 +168,8 @@ async def test_a_cluster_that_takes_no_copy_has_its_grant_declined(region: Regio
     region.beta.forbids_creation = False
     await region.start("beta")
     assert not region.beta.objects
-    assert region.alpha.told[-1]["message"] == "grant 1 on beta: exceeded quota"
+    messages = [each["message"] for each in region.alpha.told]
+    assert "grant 1 on beta: exceeded quota" in messages
 
 
 async def test_a_job_that_cannot_be_understood_says_why_and_stops_nothing(region: Region) -> None:
@@ -300,3 +303,15 @@ async def test_a_run_whose_pod_kubernetes_ended_waits_again(region: Region, reas
     await region.start("alpha", 2)
     assert [grant for _, grant in region.alpha.starts] == [1, 2]
     assert not region.alpha.objects[region.key]["spec"]["suspend"]
+
+
+async def test_what_a_run_cost_is_kept_and_said_while_its_record_is_there(region: Region) -> None:
+    await region.settle()
+    charge = ChargeMade(job_id=LU, attempt=1, cores=2, runtime_s=60, price_su="0.5")
+    await region.manager.note_charge(charge)
+    [record] = region.alpha.records.values()
+    assert record["status"]["charged"]["priceSu"] == "0.5"
+    [event] = [each for each in region.alpha.told if each["reason"] == "Charged"]
+    assert "0.5 service units" in event["message"]
+    await region.manager.note_charge(ChargeMade(job_id="north/alpha/physics/no/1/1"))
+    assert region.reasons() == ["Charged"]

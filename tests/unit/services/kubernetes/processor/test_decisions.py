@@ -1,5 +1,6 @@
 """Decisions have the same effect however often they are read; a grant's first answer is final."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -72,6 +73,7 @@ def test_a_start_claims_its_grant_in_the_record_alone(cluster: str) -> None:
     [
         (start(start_by_us=NOW_US - 1), taken(), recorded(), "too late"),
         (start(), taken({"metadata": {"deletionTimestamp": EPOCH}}), recorded(), "dele"),
+        (start(), taken(), replace(recorded(), released_at_us=NOW_US), "was released"),
         (start(2), taken(), recorded(LIVE), "the run under grant 1 has not ended yet"),
         (start(), taken({"spec": {"suspend": False}}), recorded(), "not suspended"),
         (start(node_names=[]), taken(), recorded(), "names no nodes"),

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from coplace.v1.jobs_pb2 import JobFinished
 
-from services.kubernetes.processor.effects import LookLater, PatchRecord
-from services.kubernetes.processor.reconcile import SeenJob, reconcile
+from services.kubernetes.processor.effects import PatchRecord, PatchStatus
+from services.kubernetes.processor.reconcile import reconcile
+from services.kubernetes.processor.seen import SeenJob
 from shared.kubernetes.claims import AfterStop, StopRequest
-from shared.kubernetes.effects import PublishFact
+from shared.kubernetes.effects import LookAgain, PublishFact
 from shared.kubernetes.pods import RunPod
 from tests.unit.services.kubernetes.objects import LIVE, TERMS, job, recorded
 from tests.unit.shared.kubernetes.objects import NOW_US
@@ -66,7 +67,7 @@ def test_a_run_of_which_nobody_saw_a_pod_counts_from_its_start() -> None:
 def test_the_end_of_the_last_pod_is_awaited_for_a_moment() -> None:
     over = {**_COMPLETE, "lastTransitionTime": "2026-01-01T20:39:58Z"}
     [_, later] = look(pod(400, 20), pod(300), conditions=[over])
-    assert isinstance(later, LookLater)
+    assert isinstance(later, LookAgain)
     assert 0 < later.after_s <= 5
     assert ended(look(pod(400, 20), pod(300, 10), conditions=[over])).started_at_us
 
@@ -74,7 +75,7 @@ def test_the_end_of_the_last_pod_is_awaited_for_a_moment() -> None:
 def test_pods_that_are_not_ready_in_time_make_the_job_wait_again_with_the_reason() -> None:
     waiting = pod(waits_for="ImagePullBackOff: no such image")
     [*_, later] = look(pod(400), waiting, active=2, ready=1)
-    assert later == LookLater(recorded().id, 100)
+    assert later == LookAgain(100)
     effects = look(pod(400), waiting, active=2, ready=1, now_us=NOW_US + 100 * SECOND_US)
     [stopped] = [each for each in effects if isinstance(each, PatchRecord)]
     stop = StopRequest.of_fields(stopped.body["status"]["stop"])
@@ -109,3 +110,20 @@ def test_a_run_that_never_was_is_charged_nothing() -> None:
     effects = reconcile(SeenJob(seen, seen, pods=(waiting,)), record, _COUNTED, NOW_US)
     found = ended(list(effects))
     assert (found.started_at_us, found.grant, found.nodes) == (0, 1, 2)
+
+
+def test_a_run_whose_pods_were_ended_counts_as_never_started_before_it_waits_again() -> None:
+    stop = StopRequest(AfterStop.REQUEUE, "evicted", NOW_US - SECOND_US)
+    record = replace(recorded(_GRANTED, pods=2), stop=stop)
+    quiet = {"type": "Suspended", "status": "True", "lastTransitionTime": "2026-01-01T20:39:59Z"}
+    status = {"conditions": [quiet], "startTime": "2026-01-01T20:30:00Z"}
+    metadata = {"finalizers": ["coplace.io/told"]}
+
+    def effects(terminating: int) -> list[Any]:
+        told = {**status, "terminating": terminating}
+        seen = job({"metadata": metadata, "status": told}, pods=2)
+        return list(reconcile(SeenJob(seen, seen), record, _COUNTED, NOW_US))
+
+    assert not [each for each in effects(1) if isinstance(each, PatchStatus)]
+    [reset] = [each for each in effects(0) if isinstance(each, PatchStatus)]
+    assert reset.body["status"] == {"startTime": None}

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from coplace_client.errors import RejectedError
-from services.kueue.model.explained_wait import ExplainedWait
 from services.kueue.model.records import (
     PastRun,
     QuotaHold,
@@ -16,6 +15,7 @@ from services.kueue.model.records import (
     recording,
 )
 from shared.kubernetes.claims import AfterStop, StopRequest
+from shared.kubernetes.explained_wait import ExplainedWait
 from tests.support.kubernetes_api import merged
 from tests.unit.services.kueue.objects import LIVE, NOW_US, recorded, workload
 

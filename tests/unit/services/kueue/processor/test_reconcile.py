@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-from services.kueue.model.explained_wait import ExplainedWait
 from services.kueue.model.names import RECALLED
 from services.kueue.model.workloads import CheckNames, CheckState, KueueWorkload
 from services.kueue.processor.effects import (
@@ -11,7 +10,6 @@ from services.kueue.processor.effects import (
     Deactivate,
     DropRecord,
     KeepRecord,
-    LookAgain,
     Nominate,
     NoteRecalled,
     NotifyOwner,
@@ -25,7 +23,8 @@ from services.kueue.processor.reconcile import (
     stray,
 )
 from shared.kubernetes.claims import AfterStop, StopRequest
-from shared.kubernetes.effects import PublishFact
+from shared.kubernetes.effects import LookAgain, PublishFact
+from shared.kubernetes.explained_wait import ExplainedWait
 from shared.kubernetes.pods import RunPod
 from tests.unit.services.kueue.objects import (
     CHECKS,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.kueue.model.explained_wait import ExplainedWait
+from shared.kubernetes.explained_wait import ExplainedWait
 
 NOW_US = 1_767_225_600_000_000
 

@@ -2,7 +2,7 @@
 
 from coplace.v1.placement_service_pb2 import ExplainResponse
 
-from services.kueue.model.explained_wait import ExplainedWait
+from shared.kubernetes.explained_wait import ExplainedWait
 from shared.kubernetes.placement import PlacementClient
 from shared.kubernetes.texts import shown
 

@@ -1,8 +1,8 @@
-"""When a Workload is expected to start, in words and as a delay."""
+"""When what waits is expected to start, in words and as a delay."""
 
 from collections.abc import Mapping
 from math import ceil
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 from shared.domain.times import in_utc
 from shared.kubernetes.objects import whole_of
@@ -14,7 +14,7 @@ _MOST_DOUBLINGS: Final = 8
 
 
 class ExplainedWait(NamedTuple):
-    """Why a Workload waits, and when it is expected to start, us since 1970; 0: nobody knows."""
+    """Why something waits, and when it is expected to start, us since 1970; 0: nobody knows."""
 
     why: str = ""
     expected_us: int = 0
@@ -43,3 +43,9 @@ class ExplainedWait(NamedTuple):
         if not self.expected_us:
             return most_s
         return min(max(ceil((self.expected_us - now_us) / 1e6), _LEAST_S), most_s)
+
+
+class StartExplainer(Protocol):
+    """Who says why a job waits; placement."""
+
+    async def explain(self, job_id: str) -> ExplainedWait | None: ...

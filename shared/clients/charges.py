@@ -1,4 +1,4 @@
-"""Follows what is charged for Workloads, so that their users read it."""
+"""Follows what is charged, so that users read it where they submitted."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -46,7 +46,7 @@ class ChargeFollower:
         try:
             await self._consumer.start()
             if self._topic not in await self._consumer.topics():
-                log.info("charges are not on this Kafka: users do not read them on Workloads")
+                log.info("charges are not on this Kafka: users do not read them")
                 return
             while True:
                 found = await self._consumer.getmany(timeout_ms=_POLL_MS, max_records=_AT_ONCE)

@@ -1,4 +1,4 @@
-"""What a run of a Workload cost, as its user reads it."""
+"""What a run cost, as its user reads it in Kubernetes."""
 
 from typing import Final
 

@@ -5,8 +5,8 @@ from unittest.mock import AsyncMock, Mock
 
 from coplace.v1.placement_service_pb2 import ExplainResponse, Forecast
 
-from services.kueue.adapters.explainer import PlacementExplainer, explained_wait_of
-from services.kueue.model.explained_wait import ExplainedWait
+from shared.kubernetes.explained_wait import ExplainedWait
+from shared.kubernetes.explainer import PlacementExplainer, explained_wait_of
 
 
 def test_without_a_cluster_no_start_is_expected() -> None:

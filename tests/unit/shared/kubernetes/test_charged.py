@@ -4,7 +4,7 @@ import pytest
 from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.pricing_pb2 import ChargeMade
 
-from services.kueue.model.charged import charged_words
+from shared.kubernetes.charged import charged_words
 
 
 @pytest.mark.parametrize(

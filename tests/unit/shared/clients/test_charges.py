@@ -5,7 +5,7 @@ from typing import Any
 
 from coplace.v1.pricing_pb2 import ChargeMade
 
-from services.kueue.adapters.charges import charge_in
+from shared.clients.charges import charge_in
 
 CHARGE = ChargeMade(job_id="j", attempt=1)
 

@@ -1,0 +1,1 @@
+"""`kubectl coplace`: Coplace at the cluster and the namespace where kubectl is."""

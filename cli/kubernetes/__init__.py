@@ -1,0 +1,1 @@
+"""`coplace kubernetes`: what an operator of Kubernetes clusters does beside the process."""
