@@ -8,16 +8,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
+import aiohttp
 import orjson
 import yaml
-from kubernetes_asyncio.client import ApiClient, Configuration
 
 from deploy.local.ports import free_ports
+from shared.kubernetes.access import ApiAccess, FixedCredentials, trusting_all
+from shared.kubernetes.connection import ApiConnection
 
 ROOT: Final = Path(__file__).parents[3]
 _CHART_FILES: Final = ROOT / "helm/coplace/files"
 MANAGER: Final = "coplace"
 _WITHIN_S: Final = 120.0
+_PATIENCE: Final = aiohttp.ClientTimeout(total=60)
 _TOKENS: Final = "admin,admin,1,system:masters\nmanager,coplace,2\n"
 # Requests of the resource manager alone, with what they said.
 _AUDIT: Final = """
@@ -67,15 +70,6 @@ class RealCluster:
     def url(self) -> str:
         """Return where it listens."""
         return f"https://127.0.0.1:{self.port}"
-
-    @property
-    def client_configuration(self) -> Configuration:
-        """Return an administrator's configuration."""
-        found = Configuration(host=self.url)
-        found.api_key = {"BearerToken": "Bearer admin"}
-        found.verify_ssl = False
-        found.connection_pool_maxsize = 64
-        return found
 
     def kubeconfig(self, token: str = "manager") -> Path:
         """Return the resource manager's kubeconfig, or that of another token."""
@@ -129,9 +123,10 @@ class RealCluster:
             for number in range(nodes):
                 await self._node(client, f"{self.name}-{number:04}", cores)
 
-    def client(self) -> ApiClient:
-        """Return a client of an administrator."""
-        return ApiClient(self.client_configuration)
+    def client(self, token: str = "admin") -> ApiConnection:
+        """Return a client of an administrator, or of another token."""
+        shown = FixedCredentials(f"Bearer {token}")
+        return ApiConnection(ApiAccess(self.url, trusting_all(), shown))
 
     def requests(self) -> Iterator[Mapping[str, Any]]:
         """Yield what the resource manager asked to be written, as the API server wrote it down."""
@@ -139,7 +134,7 @@ class RealCluster:
             whole = (line for line in file if line.endswith(b"\n"))  # the last one is being written
             yield from map(orjson.loads, whole)
 
-    async def _node(self, client: ApiClient, name: str, cores: int) -> None:
+    async def _node(self, client: ApiConnection, name: str, cores: int) -> None:
         """A node that is ready, of which there is nothing else."""
         labels = {"kubernetes.io/hostname": name}
         await call(client, "POST", "/api/v1/nodes", {"metadata": {"name": name, "labels": labels}})
@@ -201,23 +196,15 @@ class CallError(Exception):
 
 
 async def call(
-    of: ApiClient | RealCluster, method: str, path: str, body: Any = None, *, raw: bool = False
+    of: ApiConnection | RealCluster, method: str, path: str, body: Any = None, *, raw: bool = False
 ) -> Any:
     """Ask an API server as an administrator. Raises CallError."""
     if isinstance(of, RealCluster):
         async with of.client() as client:
             return await call(client, method, path, body, raw=raw)
     kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
-    answer = await of.call_api(
-        path,
-        method,
-        header_params={"Content-Type": kind, "Accept": "application/json"},
-        body=body,
-        auth_settings=["BearerToken"],
-        _preload_content=False,
-        _request_timeout=60,
-    )
-    async with answer:
+    asked = of.asked(method, path, body=body, content_type=kind, timeout=_PATIENCE)
+    async with asked as answer:
         told = await answer.read()
         if answer.status >= 400:
             raise CallError(f"{method} {path}: {answer.status} {told[:500]!r}")
