@@ -4,9 +4,10 @@ import asyncio
 import json
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
-from lab.benchmarks.kubernetes.cluster import call
+from lab.benchmarks.kubernetes.cluster import CallError, call
 from lab.benchmarks.kubernetes.kubelets import Kubelets, now, running, succeeded
 from tests.kueue.cluster import KueueCluster
 from tests.kueue.kinds import OF
@@ -52,7 +53,8 @@ class KueueKubelets(Kubelets):
             return
         path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{name}"
         if what == "delete":
-            await call(client, "DELETE", path, {"gracePeriodSeconds": 0})
+            with suppress(CallError):  # one without a node is gone at once
+                await call(client, "DELETE", path, {"gracePeriodSeconds": 0})
             return
         job, uid, at = pod["metadata"]["annotations"][OF], pod["metadata"]["uid"], now()
         if what == "begin":

@@ -63,6 +63,7 @@ _TURNS: Final = ("plain", "coplace")
 _LEARN_S: Final = 10.0
 _WITHIN_S: Final = 120.0
 _CUT: Final = "beta"
+_MARGIN_S: Final = 20.0
 
 
 @dataclass
@@ -159,9 +160,10 @@ class MultiKueue:
         playing = asyncio.create_task(self.round("coplace", "kill0", 31, told.rate))
         already = len(self.player.admissions.first_s)
         for after in sorted(rng.sample(range(1, told.jobs), told.kills)):
-            while (
-                len(self.player.admissions.first_s) < already + after and not playing.done()
-            ):  # as a watch has them
+            least = already + after
+            while len(self.player.admissions.first_s) < least:
+                if playing.done():
+                    break
                 await asyncio.sleep(0.1)
             who = rng.choice(("adapter", self.manager.name, *WORKERS))
             if who == "adapter":
@@ -171,9 +173,6 @@ class MultiKueue:
                 await asyncio.to_thread(all_of[who].restart_kueue)
             print(f"killed {who} after {after} admissions", flush=True)
         return await playing
-
-
-_MARGIN_S: Final = 20.0
 
 
 async def play(arguments: argparse.Namespace, folder: Path, stack: AsyncExitStack) -> int:
