@@ -28,7 +28,7 @@ from tests.kueue.operators import Operators
 from tests.kueue.region import charged, programs, region
 from tests.kueue.report import print_all, print_round
 from tests.kueue.rounds import Admissions, Player, Round
-from tests.kueue.ways_out import release, silence
+from tests.kueue.ways_out import release, silence, upgrade
 
 _QUEUES: Final = ("plain", "control", "coplace")
 _CORES: Final = 16
@@ -53,7 +53,7 @@ async def play(arguments: argparse.Namespace, folder: Path, stack: ExitStack) ->
     quota = arguments.nodes * _CORES
     await cluster.queue("plain", quota=quota)
     await cluster.queue("control", "control", quota=quota)
-    for name in ("coplace", "silence", "release"):
+    for name in ("coplace", "silence", "upgrade", "release"):
         await cluster.queue(name, "placement", quota=quota)
     kubelets = KueueKubelets(cluster)
     player = Player(cluster, kubelets, Admissions())
@@ -69,9 +69,13 @@ async def play(arguments: argparse.Namespace, folder: Path, stack: ExitStack) ->
         await asyncio.to_thread(servers.start, own)
         rounds = [await _played(player, servers, arguments, at) for at in _turns(arguments)]
         print_all(rounds)
-        others = []
+        others = list[Round]()
         if arguments.ways_out:
-            others = [await way(player, servers, own) for way in (silence, release)]
+            others.append(await silence(player, servers, own))
+        if arguments.earlier:
+            others.append(await upgrade(player, servers, own, arguments.earlier))
+        if arguments.ways_out:
+            others.append(await release(player, servers, own))
         for task in playing:
             task.cancel()
     for found in others:
@@ -141,6 +145,7 @@ def main() -> int:
     parser.add_argument(
         "--ways-out", action="store_true", help="then be silent, and be uninstalled"
     )
+    parser.add_argument("--earlier", default="", help="a commit to be upgraded from in flight")
     parser.add_argument(
         "--turns", nargs="+", choices=_QUEUES, default=_QUEUES, help="then the other way round"
     )

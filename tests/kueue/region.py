@@ -75,7 +75,9 @@ def charged(deployment: Deployment, kubelets: Watched, found: Round) -> int:
         ready, ended = kubelets.ready[name], kubelets.ended.get(name, {})
         real = (time_us(max(ended.values())) - time_us(max(ready.values()))) / 1e6 if ended else 0
         told = runs.get(name, [])
-        is_its = found.queue in ("coplace", "silence") or (found.queue == "release" and told)
+        is_its = found.queue in ("coplace", "silence", "upgrade") or (
+            found.queue == "release" and told
+        )
         if told != ([real] if is_its else []):
             wrong += 1
             print(f"{name}, a {found.submitted[name][0].kind}: ran {real} s, charged {told}")
