@@ -17,6 +17,7 @@ import yaml
 
 from deploy.local.ports import free_ports
 from lab.benchmarks.kubernetes.cluster import MANAGER, ROOT, CallError, RealCluster, call
+from services.kueue.model.names import APP
 
 API: Final = "/apis/kueue.x-k8s.io/v1beta2"
 NAMESPACE: Final = "physics"
@@ -208,7 +209,7 @@ class KueueCluster(RealCluster):
             "leaderElection": {"leaderElect": False},
             "internalCertManagement": {"enable": False},
             "clientConnection": {"qps": 1000, "burst": 2000},
-            "integrations": {"frameworks": list(_FRAMEWORKS)},
+            "integrations": {"frameworks": list(_FRAMEWORKS), "labelKeysToCopy": [APP]},
         }
         if self.dispatcher:
             config["multiKueue"] = {"dispatcherName": self.dispatcher, "origin": self.name}
