@@ -63,7 +63,7 @@ class RealCluster:
 
     def __exit__(self, *_: object) -> None:
         for process in reversed(self._running):
-            process.terminate()
+            process.kill()  # an API server waits a minute for who watches it, and nothing is kept
             process.wait(60)
 
     @property

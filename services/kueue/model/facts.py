@@ -93,8 +93,8 @@ def _manager_priority(priority: int) -> int:
 def _app(workload: KueueWorkload) -> str:
     """As a label of its pods says or its own, else as its owner is called. Of pods in a group Kueue
     keeps no labels but those that it was told to copy."""
-    told = (each.labels.get(APP, "") for each in (*workload.pod_sets, workload))
-    return shown(next(filter(None, told), workload.owner_name))
+    labels = (*(each.labels for each in workload.pod_sets), workload.labels)
+    return shown(next(filter(None, (each.get(APP, "") for each in labels)), workload.owner_name))
 
 
 def submission(site: str, submitted: JobSubmitted) -> Envelope:
