@@ -53,7 +53,7 @@ class KueueKubelets(Kubelets):
             return
         path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{name}"
         if what == "delete":
-            with suppress(CallError):  # one without a node is gone at once
+            with suppress(CallError):  # one without a node is removed at once
                 await call(client, "DELETE", path, {"gracePeriodSeconds": 0})
             return
         job, uid, at = pod["metadata"]["annotations"][OF], pod["metadata"]["uid"], now()

@@ -171,7 +171,7 @@ class RealCluster:
     def _api_options(self) -> Sequence[str]:
         return [
             *("--etcd-servers", f"http://127.0.0.1:{self._etcd}"),
-            # What asks for bookmarks would be told of progress, which etcd 3.4 does not know.
+            # Watches with bookmarks would need the progress of etcd, which 3.4 does not report.
             *("--feature-gates", "WatchList=false"),
             *("--bind-address", "127.0.0.1", "--secure-port", str(self.port)),
             *("--cert-dir", self._file("certificates"), "--authorization-mode", "RBAC"),

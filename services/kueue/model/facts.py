@@ -92,7 +92,7 @@ def _manager_priority(priority: int) -> int:
 
 def _app(workload: KueueWorkload) -> str:
     """As a label of its pods says or its own, else as its owner is called. Of pods in a group Kueue
-    keeps no labels but those that it was told to copy."""
+    keeps no labels but those that its configuration has it copy."""
     labels = (*(each.labels for each in workload.pod_sets), workload.labels)
     return shown(next(filter(None, (each.get(APP, "") for each in labels)), workload.owner_name))
 
