@@ -11,7 +11,7 @@ _CHUNK: Final = 64 * 1024
 
 
 class Relay:
-    """Passes on whatever comes to its port; use it as a context manager."""
+    """Passes on what its port gets; use it as a context manager."""
 
     def __init__(self, port: int) -> None:
         self._to = port
