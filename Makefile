@@ -414,9 +414,17 @@ KUEUE_VERSION ?= v0.19.0
 
 .PHONY: e2e-kueue
 e2e-kueue: JOBS_OF_KUEUE = 60
-e2e-kueue: setup system-servers ## six kinds of Workloads in a real Kueue, by turns without Coplace and with it: JOBS_OF_KUEUE=1000 SEED= KILLS=5
+e2e-kueue: setup system-servers ## six kinds of Workloads in a real Kueue, by turns without Coplace and with it: JOBS_OF_KUEUE=1000 SEED= KILLS=5 EARLIER=commit
 	@deploy/require-commands.sh etcd:etcd-server openssl:openssl
-	$(BIN)/python -m tests.kueue --jobs $(JOBS_OF_KUEUE) --seed $(SEED) $(if $(KILLS),--kills $(KILLS)) $(if $(TURNS),--turns $(TURNS)) --ways-out \
+	$(BIN)/python -m tests.kueue --jobs $(JOBS_OF_KUEUE) --seed $(SEED) $(if $(KILLS),--kills $(KILLS)) $(if $(TURNS),--turns $(TURNS)) $(if $(EARLIER),--earlier $(EARLIER)) --ways-out \
+	    --programs "$$(deploy/build-kubernetes.sh $(KUBERNETES_VERSION) $(ETCD_VERSION))" \
+	    --kueue "$$(deploy/build-kueue.sh $(KUEUE_VERSION))"
+
+.PHONY: e2e-multikueue
+e2e-multikueue: JOBS_OF_KUEUE = 60
+e2e-multikueue: setup system-servers ## a manager of MultiKueue and three workers, by turns with Kueue's dispatcher and Coplace's; a cap, a cut and kills: JOBS_OF_KUEUE= SEED= CAP=1.6 CUT=180 KILLS=4
+	@deploy/require-commands.sh etcd:etcd-server openssl:openssl
+	$(BIN)/python -m tests.kueue.multi --jobs $(JOBS_OF_KUEUE) --seed $(SEED) --cap $(or $(CAP),1.6) --cut-s $(or $(CUT),180) --kills $(or $(KILLS),4) \
 	    --programs "$$(deploy/build-kubernetes.sh $(KUBERNETES_VERSION) $(ETCD_VERSION))" \
 	    --kueue "$$(deploy/build-kueue.sh $(KUEUE_VERSION))"
 

@@ -9,7 +9,6 @@ _EXTRAS: Final = {
     "alembic": "history",
     "fastapi": "rest",
     "faust": "server",
-    "kubernetes_asyncio": "kubernetes",
     "matplotlib": "lab",
     "mcp": "mcp",
     "mcp_types": "mcp",

@@ -6,17 +6,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from kubernetes_asyncio.config import list_kube_config_contexts
-from kubernetes_asyncio.config.config_exception import ConfigException
-
 from coplace_client.errors import UnusableError
 from services.kubernetes.adapters.api import JobServer
 from services.kubernetes.model.jobs import JobKey, KubernetesJob, identified
 from services.kubernetes.model.names import QUEUE_NAME
+from shared.kubernetes.access import namespace_of
 from shared.kubernetes.api import ApiMissingError
 from shared.kubernetes.clusters import api_client
 from shared.kubernetes.names import JOB_ID
-from shared.kubernetes.objects import mapping_of
 
 _DEFAULT: Final = "~/.kube/config"
 _ID_PARTS: Final = 6
@@ -33,16 +30,8 @@ class Current(NamedTuple):
 def current(kubeconfig: str, context: str, namespace: str) -> Current:
     """Return where kubectl is, by its flags and else by its kubeconfig. Raises UnusableError."""
     file = Path(kubeconfig or os.environ.get("KUBECONFIG") or _DEFAULT).expanduser()
-    try:
-        contexts, active = list_kube_config_contexts(str(file))
-    except (ConfigException, OSError) as error:
-        raise UnusableError(f"{file} is no kubeconfig: {error}: set KUBECONFIG") from error
-    name = context or str(mapping_of(active).get("name") or "")
-    found = [each for each in contexts if each["name"] == name]
-    if not found:
-        raise UnusableError(f"{file} has no context {name!r}: name one by --context")
-    own = mapping_of(found[0]["context"]).get("namespace")
-    return Current(file, name, namespace or str(own or "default"))
+    name, own = namespace_of(file, context)
+    return Current(file, name, namespace or own)
 
 
 @asynccontextmanager

@@ -1,15 +1,17 @@
-"""One API server: objects as JSON, by the client's authentication and connections."""
+"""One API server: objects as JSON."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, overload
 from urllib.parse import quote
 
 import aiohttp
+import msgspec
 import orjson
-from kubernetes_asyncio.client import ApiClient
 
 from coplace_client.errors import UnusableError
+from shared.kubernetes.access import AccessError
+from shared.kubernetes.connection import ApiConnection
 
 PODS: Final = "/api/v1/pods"
 NODES: Final = "/api/v1/nodes"
@@ -21,6 +23,7 @@ _MERGE_PATCH: Final = "application/merge-patch+json"
 # JSON is YAML.
 _APPLY_PATCH: Final = "application/apply-patch+yaml"
 _CALL_S: Final = 30.0
+_CALL: Final = aiohttp.ClientTimeout(total=_CALL_S)
 _PAGE: Final = 500
 _WATCH_S: Final = 300
 _QUIET_S: Final = 60.0
@@ -62,18 +65,35 @@ def _error(status: int, said: str) -> ApiError:
     return _ERRORS.get(status, kind)(said)
 
 
+class _PackedObjects(Sequence[Mapping[str, Any]]):
+    """All objects of a list, each unpacked when it is read: together they take a memory that is
+    needed once, and kept from then on."""
+
+    def __init__(self, packed: list[bytes]) -> None:
+        self._packed = packed
+
+    def __len__(self) -> int:
+        return len(self._packed)
+
+    @overload
+    def __getitem__(self, at: int) -> Mapping[str, Any]: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Mapping[str, Any]]: ...
+    def __getitem__(self, at: int | slice) -> Mapping[str, Any] | Sequence[Mapping[str, Any]]:
+        if isinstance(at, slice):
+            return _PackedObjects(self._packed[at])
+        found: Mapping[str, Any] = msgspec.msgpack.decode(self._packed[at])
+        return found
+
+
 class ApiServer:
     """Of one cluster. Every method raises ApiError of the kind that fits; `refused` gets the
     cluster where that is ApiRefusedError."""
 
     def __init__(
-        self, cluster: str, client: ApiClient, refused: Callable[[str], object] = str
+        self, cluster: str, client: ApiConnection, refused: Callable[[str], object] = str
     ) -> None:
         self.cluster, self._client, self._refused = cluster, client, refused
-
-    async def close(self) -> None:
-        """Close the connections to the API server."""
-        await self._client.close()
 
     async def answer(self) -> None:
         """Return once the server has answered."""
@@ -108,16 +128,16 @@ class ApiServer:
 
     async def list(
         self, path: str, selector: str, trim: Trim = dict
-    ) -> tuple[list[Mapping[str, Any]], str]:
+    ) -> tuple[Sequence[Mapping[str, Any]], str]:
         """List what is kept of all objects that a selector chooses, and the version from which to
         watch."""
         query = {"labelSelector": selector, "limit": str(_PAGE)}
-        items: list[Mapping[str, Any]] = []
+        items = list[bytes]()
         while True:
             page = await self._json("GET", path, query=query)
-            items += map(trim, page["items"])
+            items += (msgspec.msgpack.encode(trim(each)) for each in page["items"])
             if not (more := page["metadata"].get("continue")):
-                return items, str(page["metadata"]["resourceVersion"])
+                return _PackedObjects(items), str(page["metadata"]["resourceVersion"])
             query["continue"] = more
 
     async def watch(
@@ -159,27 +179,20 @@ class ApiServer:
         query: Mapping[str, str] | None = None,
         body: Body | None = None,
         content_type: str = "application/json",
-        timeout: aiohttp.ClientTimeout | float = _CALL_S,  # noqa: ASYNC109 it is aiohttp's
+        timeout: aiohttp.ClientTimeout = _CALL,  # noqa: ASYNC109 it is aiohttp's
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         try:
-            answer = await self._client.call_api(
-                path,
-                method,
-                query_params=list((query or {}).items()),
-                header_params={"Accept": "application/json", "Content-Type": content_type},
-                body=body,
-                auth_settings=["BearerToken"],
-                _preload_content=False,
-                _request_timeout=timeout,
+            asked = self._client.asked(
+                method, path, query=query, body=body, content_type=content_type, timeout=timeout
             )
-            async with answer:
+            async with asked as answer:
                 if answer.status >= 400:
                     error = _error(answer.status, _said(await answer.read()))
                     if isinstance(error, ApiRefusedError):
                         self._refused(self.cluster)
                     raise error
                 yield answer
-        except (aiohttp.ClientError, TimeoutError, OSError) as failure:
+        except (aiohttp.ClientError, AccessError, TimeoutError, OSError) as failure:
             raise ApiUnavailableError(
                 f"{self.cluster}: {str(failure) or type(failure).__name__}"
             ) from failure

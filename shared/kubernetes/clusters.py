@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from kubernetes_asyncio import config
-from kubernetes_asyncio.client import ApiClient, Configuration
 from pydantic import Field
 
-from coplace_client.errors import CannotStartError
+from coplace_client.errors import CannotStartError, UnusableError
+from shared.kubernetes.access import as_pod, by_kubeconfig
+from shared.kubernetes.connection import ApiConnection
 from shared.kubernetes.nodes import NodeTraits
 from shared.process.node_entries import NodesEntry
 
@@ -37,21 +37,18 @@ class ClusterEntry(NodesEntry):
 
 
 @asynccontextmanager
-async def api_client(name: str, kubeconfig: Path | None, context: str) -> AsyncIterator[ApiClient]:
-    """Yield a client of the API server of a cluster, by its kubeconfig or as the pod that this
-    process is in. Raises CannotStartError."""
-    found = Configuration()
+async def api_client(
+    name: str, kubeconfig: Path | None, context: str
+) -> AsyncIterator[ApiConnection]:
+    """Yield the connections to the API server of a cluster, by its kubeconfig or as the pod that
+    this process is in. Raises CannotStartError."""
     try:
-        if kubeconfig is None:
-            config.load_incluster_config(client_configuration=found)  # type: ignore[no-untyped-call]
-        else:
-            await config.load_kube_config(
-                str(kubeconfig), context or None, found, persist_config=False
-            )
-    except (config.ConfigException, OSError) as error:
+        found = as_pod() if kubeconfig is None else by_kubeconfig(kubeconfig, context)
+        await found.credentials.authorization()
+    except UnusableError as error:
         advice = "set its kubeconfig and context in the file of clusters"
         raise CannotStartError(f"cluster {name}: {error}: {advice}") from error
-    async with ApiClient(found) as client:
+    async with ApiConnection(found) as client:
         yield client
 
 

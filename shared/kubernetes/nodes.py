@@ -34,6 +34,7 @@ from shared.kubernetes.units import amounts, count_resources
 
 _GIB: Final = 1024**3
 PodAmounts = Mapping[str, Fraction]
+_READY: Final = "Ready"
 _READ: Final[Mapping[str, tuple[str, ...]]] = {
     "metadata": ("name", "uid", "creationTimestamp", "deletionTimestamp", "resourceVersion"),
     "spec": ("taints", "unschedulable"),
@@ -75,11 +76,26 @@ def trimmed_node(node: Mapping[str, Any], *, has_labels: bool = False) -> Mappin
         if isinstance(told, Mapping):
             told = {key: told[key] for key in names if key in told}
         found[name] = told
+    status = found["status"]
+    if isinstance(status, Mapping) and "conditions" in status:
+        found["status"] = {**status, "conditions": _trimmed_conditions(status["conditions"])}
     if not has_labels:
         labels = {HOSTNAME: labels[HOSTNAME]} if HOSTNAME in labels else {}
     if labels and isinstance(found["metadata"], Mapping):
         found["metadata"] = {**found["metadata"], "labels": labels}
     return found
+
+
+def _trimmed_conditions(told: object) -> object:
+    """Of all conditions one is read, and of that no time."""
+    if not isinstance(told, list) or not all(isinstance(each, Mapping) for each in told):
+        return told
+    names = ("type", "status", "reason", "message")
+    return [
+        {name: each[name] for name in names if name in each}
+        for each in told
+        if each.get("type") == _READY
+    ]
 
 
 def hostname(node: Mapping[str, Any]) -> str:
@@ -281,7 +297,7 @@ def why_out(node: Mapping[str, Any]) -> str:
     if node["spec"].get("unschedulable"):
         return "cordoned in Kubernetes"
     conditions = node["status"].get("conditions") or ()
-    ready = next((each for each in conditions if each["type"] == "Ready"), None)
+    ready = next((each for each in conditions if each["type"] == _READY), None)
     if ready is not None and ready["status"] == "True":
         return ""
     said = ready and (ready.get("message") or ready.get("reason"))

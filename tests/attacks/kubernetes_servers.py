@@ -17,8 +17,6 @@ from typing import Any, Final
 
 from coplace.v1.jobs_pb2 import JOB_OUTCOME_COMPLETED
 from coplace.v1.placement_pb2 import PlacementDecided
-from kubernetes_asyncio import config
-from kubernetes_asyncio.client import ApiClient, Configuration
 
 from lab.benchmarks.kubernetes.cluster import CallError, RealCluster, call
 from lab.benchmarks.kubernetes.kubelets import SimulatedKubelets
@@ -28,7 +26,9 @@ from services.kubernetes.adapters.pods import PodWatcher
 from services.kubernetes.adapters.reconciler import JobReconciler
 from services.kubernetes.adapters.records import RecordWatcher
 from services.kubernetes.model.names import FINALIZER, QUEUE_NAME
+from shared.kubernetes.access import by_kubeconfig
 from shared.kubernetes.api import PODS
+from shared.kubernetes.connection import ApiConnection
 from shared.kubernetes.names import GRANT
 from shared.kubernetes.reflector import ObjectWatcher, reflect
 from shared.process.clock import process_clock
@@ -52,7 +52,9 @@ _QUEUE: Final = f"{QUEUE_NAME}=coplace"
 class ServerUnderAttack:
     """One cluster, its resource manager in this process, and users who know no better."""
 
-    def __init__(self, cluster: RealCluster, admin: ApiClient, api: JobServer, seed: int) -> None:
+    def __init__(
+        self, cluster: RealCluster, admin: ApiConnection, api: JobServer, seed: int
+    ) -> None:
         self._cluster, self._admin, self._api, self._rng = cluster, admin, api, Random(seed)
         self.told, self.watched, self.counts = Told(), Watched(), Counter[str]()
         self.good: list[str] = []
@@ -181,11 +183,9 @@ async def attack(arguments: argparse.Namespace, folder: Path, stack: ExitStack) 
     cluster = stack.enter_context(RealCluster("alpha", folder / "alpha", programs, True))
     await cluster.wait()
     await cluster.prepare(4, 64)
-    found = Configuration()
-    kubeconfig = str(cluster.kubeconfig())
-    await config.load_kube_config(kubeconfig, None, found, persist_config=False)
+    found = by_kubeconfig(cluster.kubeconfig())
     began_s = time.monotonic()
-    async with ApiClient(found) as own, cluster.client() as admin:
+    async with ApiConnection(found) as own, cluster.client() as admin:
         attacked = ServerUnderAttack(cluster, admin, JobServer("alpha", own), arguments.seed)
         await attacked.play(arguments.records)
     kinds: Callable[[str], int] = lambda kind: sum(  # noqa: E731

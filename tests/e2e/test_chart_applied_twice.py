@@ -7,15 +7,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import aiohttp
 import orjson
 import pytest
-from kubernetes_asyncio.client import ApiClient
 
 from lab.benchmarks.kubernetes.cluster import CallError, RealCluster, call
+from shared.kubernetes.connection import ApiConnection
 from tests.helm.chart import EXAMPLES, KUBERNETES_JOBS, ROOT, Document, render
 
 _VERSION: Final = "v1.34.1"
 _APPLY: Final = "application/apply-patch+yaml"
+_PATIENCE: Final = aiohttp.ClientTimeout(total=60)
 # Amounts and variables that an API server would write otherwise, or refuse to have twice.
 _ADDED: Final = (
     *("--set", "services.ingest.resources.limits.cpu=2000m,env.COPLACE_LOG_LEVEL=debug"),
@@ -72,7 +74,7 @@ def _content(found: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**{k: v for k, v in found.items() if k != "status"}, "metadata": about}
 
 
-async def _paths(client: ApiClient) -> Mapping[tuple[str, str], tuple[str, bool]]:
+async def _paths(client: ApiConnection) -> Mapping[tuple[str, str], tuple[str, bool]]:
     """Where objects of each kind are, and whether in a namespace."""
     groups = (await call(client, "GET", "/apis"))["groups"]
     versions = ["v1", *(each["groupVersion"] for group in groups for each in group["versions"])]
@@ -86,7 +88,7 @@ async def _paths(client: ApiClient) -> Mapping[tuple[str, str], tuple[str, bool]
 
 
 async def _applied(
-    client: ApiClient,
+    client: ApiConnection,
     kinds: Mapping[tuple[str, str], tuple[str, bool]],
     namespace: str,
     document: Document,
@@ -94,16 +96,15 @@ async def _applied(
     """Return what the server has after an apply. Raises CallError."""
     path, is_namespaced = kinds[document["apiVersion"], document["kind"]]
     where = path % (f"namespaces/{namespace}/" if is_namespaced else "")
-    answer = await client.call_api(
-        f"{where}/{document['metadata']['name']}",
+    asked = client.asked(
         "PATCH",
-        query_params=[("fieldManager", "test"), ("fieldValidation", "Strict")],
-        header_params={"Content-Type": _APPLY, "Accept": "application/json"},
+        f"{where}/{document['metadata']['name']}",
+        query={"fieldManager": "test", "fieldValidation": "Strict"},
         body=document,
-        auth_settings=["BearerToken"],
-        _preload_content=False,
+        content_type=_APPLY,
+        timeout=_PATIENCE,
     )
-    async with answer:
+    async with asked as answer:
         told = await answer.read()
         if answer.status >= 400:
             raise CallError(f"{document['kind']} {document['metadata']['name']}: {told[:800]!r}")

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from kubernetes_asyncio.client import ApiClient
 
 from lab.benchmarks.kubernetes.cluster import MANAGER, CallError, RealCluster, call
+from shared.kubernetes.connection import ApiConnection
 from tests.helm.chart import KUBERNETES_JOBS, ROOT, render
 from tests.support.kubernetes_api import merged, suspended_job
 
@@ -56,7 +56,7 @@ def job(name: str = "lu", queue: str = "coplace", **patch: Any) -> Any:
     return merged(body, patch)
 
 
-async def refusal(of: RealCluster | ApiClient, method: str, path: str, body: Any) -> str:
+async def refusal(of: RealCluster | ApiConnection, method: str, path: str, body: Any) -> str:
     """Why a request is refused; empty where it is not. Nothing that is created stays."""
     try:
         await call(of, method, path, body)
@@ -68,10 +68,8 @@ async def refusal(of: RealCluster | ApiClient, method: str, path: str, body: Any
     return ""
 
 
-def by_coplace(cluster: RealCluster) -> ApiClient:
-    found = cluster.client_configuration
-    found.api_key = {"BearerToken": "Bearer manager"}
-    return ApiClient(found)
+def by_coplace(cluster: RealCluster) -> ApiConnection:
+    return cluster.client("manager")
 
 
 _OWN: Final[dict[str, dict[str, Any]]] = {

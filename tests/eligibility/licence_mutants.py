@@ -9,7 +9,6 @@ from shared.placement.state.job_record import JobRecord
 from shared.placement.state.licences import LicencePool, LicencePools
 from shared.placement.state.occupancy import Occupancy
 from shared.scheduling.power import Scope
-from shared.scheduling.problem import Kind
 from tests.eligibility.mutants import Mutant, _patched
 
 
@@ -17,11 +16,14 @@ from tests.eligibility.mutants import Mutant, _patched
 def what_has_nodes_holds_no_licences() -> Iterator[None]:
     """Licences are only taken within a pass."""
 
-    def kind(occupancy: Occupancy, job: JobRecord) -> Kind:
-        return right(occupancy, job)._replace(licences=())
+    def hold(occupancy: Occupancy, job: JobRecord) -> None:
+        right(occupancy, job)
+        held = occupancy._held[job.arrival]
+        without = held._replace(kind=held.kind._replace(licences=()))
+        occupancy._held[job.arrival] = without
 
-    right = Occupancy._kind
-    with _patched(Occupancy, "_kind", kind):
+    right = Occupancy.hold
+    with _patched(Occupancy, "hold", hold):
         yield
 
 

@@ -18,29 +18,19 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-import yaml
-from coplace.v1.pricing_pb2 import ChargeMade
-
-from cli.kafka_topics import KafkaTopics
-from cli.stages import create_topics
-from deploy.local.ports import free_ports
-from deploy.local.program import Program
 from deploy.local.servers import LocalServers
 from lab.benchmarks.kubernetes.cluster import call
-from shared.kubernetes.objects import time_us
-from shared.process.settings import Settings
-from shared.streams.on_kafka.deployment import Deployment
 from tests.kueue.cluster import NAMESPACE, KueueCluster
 from tests.kueue.control import control
 from tests.kueue.kinds import definitions
 from tests.kueue.kubelets import KueueKubelets
 from tests.kueue.operators import Operators
+from tests.kueue.region import charged, programs, region
 from tests.kueue.report import print_all, print_round
-from tests.kueue.rounds import Admissions, Player, Round, name_in
-from tests.kueue.ways_out import release, silence
+from tests.kueue.rounds import Admissions, Player, Round
+from tests.kueue.ways_out import release, silence, upgrade
 
 _QUEUES: Final = ("plain", "control", "coplace")
-_DEPLOYMENT: Final = "kueue"
 _CORES: Final = 16
 _TRAITS: Final = {
     "node_model": "gold-6254",
@@ -48,57 +38,6 @@ _TRAITS: Final = {
     "idle_power_w": 110,
     "peak_bandwidth_gbps": 140,
 }
-_CHARGES: Final = "prices.charges"
-
-
-def programs(cluster: KueueCluster, folder: Path) -> list[Program]:
-    """Return ingest, placement, pricing and the adapter."""
-    told = [{"name": cluster.name, "kubeconfig": str(cluster.kubeconfig()), **_TRAITS}]
-    (folder / "clusters.yaml").write_text(yaml.safe_dump({"clusters": told}))
-    ports = free_ports(6)
-    environment = {
-        "PYTHONPATH": os.pathsep.join(sys.path),
-        "COPLACE_NAMESPACE": _DEPLOYMENT,
-        "COPLACE_KAFKA_PARTITIONS": "2",
-        "COPLACE_SESSION_TIMEOUT_S": "120",
-        "COPLACE_INGEST_PORT": str(ports[0]),
-        "COPLACE_PLACEMENT_PORT": str(ports[1]),
-        "COPLACE_PRICING_GRACE_S": "0",
-        "COPLACE_KUEUE_SITE": "north",
-        "COPLACE_KUEUE_DEFAULT_WALLTIME_S": "600",
-        "COPLACE_KUEUE_CLUSTERS_FILE": str(folder / "clusters.yaml"),
-        "COPLACE_KUEUE_INGEST_ADDRESS": f"127.0.0.1:{ports[0]}",
-        "COPLACE_KUEUE_PLACEMENT_ADDRESS": f"127.0.0.1:{ports[1]}",
-    }
-    return [
-        Program(
-            name,
-            [sys.executable, "-m", f"services.{name}"],
-            {**environment, "COPLACE_HTTP_PORT": str(port)},
-            f"http://127.0.0.1:{port}/readyz",
-        )
-        for name, port in zip(("ingest", "placement", "pricing", "kueue"), ports[2:], strict=True)
-    ]
-
-
-def charged(deployment: Deployment, kubelets: KueueKubelets, found: Round) -> int:
-    """Print how charges differ from what the nodes saw; how many differ. What Coplace has no say on
-    is charged nothing."""
-    runs: dict[str, list[float]] = {}
-    for each in KafkaTopics(deployment).topic(_CHARGES):
-        if isinstance(each.payload, ChargeMade):
-            runs.setdefault(name_in(each.payload.job_id), []).append(each.payload.runtime_s)
-    wrong = 0
-    for name in found.wait_s:
-        ready, ended = kubelets.ready[name], kubelets.ended.get(name, {})
-        real = (time_us(max(ended.values())) - time_us(max(ready.values()))) / 1e6 if ended else 0
-        told = runs.get(name, [])
-        is_its = found.queue in ("coplace", "silence") or (found.queue == "release" and told)
-        if told != ([real] if is_its else []):
-            wrong += 1
-            print(f"{name}, a {found.submitted[name][0].kind}: ran {real} s, charged {told}")
-    print(f"{found.queue}: charges other than what ran: {wrong} of {len(found.wait_s)}")
-    return wrong
 
 
 async def play(arguments: argparse.Namespace, folder: Path, stack: ExitStack) -> int:
@@ -107,23 +46,22 @@ async def play(arguments: argparse.Namespace, folder: Path, stack: ExitStack) ->
         KueueCluster("alpha", folder / "alpha", arguments.programs, True, kueue=arguments.kueue)
     )
     servers = stack.enter_context(LocalServers(folder / "servers", redis=False))
-    settings = Settings(
-        kafka_bootstrap=servers.kafka_bootstrap, namespace=_DEPLOYMENT, kafka_partitions=2
-    )
-    deployment = Deployment.from_settings(settings)
-    create_topics(deployment)
+    deployment = region(servers)
     await cluster.wait()
     await cluster.install(list(definitions()))
     await cluster.nodes(arguments.nodes, _CORES)
     quota = arguments.nodes * _CORES
     await cluster.queue("plain", quota=quota)
-    await cluster.queue("control", "control", quota)
-    for name in ("coplace", "silence", "release"):
-        await cluster.queue(name, "placement", quota)
-    player, own = Player(cluster, KueueKubelets(cluster), Admissions()), programs(cluster, folder)
+    await cluster.queue("control", "control", quota=quota)
+    for name in ("coplace", "silence", "upgrade", "release"):
+        await cluster.queue(name, "placement", quota=quota)
+    kubelets = KueueKubelets(cluster)
+    player = Player(cluster, kubelets, Admissions())
+    entry = {"name": cluster.name, "kubeconfig": str(cluster.kubeconfig()), **_TRAITS}
+    own = programs({"clusters": [entry]}, folder)
     async with asyncio.TaskGroup() as tasks:
         playing = [
-            tasks.create_task(player.kubelets.run()),
+            tasks.create_task(kubelets.run()),
             tasks.create_task(Operators(cluster).run()),
             tasks.create_task(player.admissions.run(cluster)),
             tasks.create_task(control(cluster)),
@@ -131,9 +69,13 @@ async def play(arguments: argparse.Namespace, folder: Path, stack: ExitStack) ->
         await asyncio.to_thread(servers.start, own)
         rounds = [await _played(player, servers, arguments, at) for at in _turns(arguments)]
         print_all(rounds)
-        others = []
+        others = list[Round]()
         if arguments.ways_out:
-            others = [await way(player, servers, own) for way in (silence, release)]
+            others.append(await silence(player, servers, own))
+        if arguments.earlier:
+            others.append(await upgrade(player, servers, own, arguments.earlier))
+        if arguments.ways_out:
+            others.append(await release(player, servers, own))
         for task in playing:
             task.cancel()
     for found in others:
@@ -203,6 +145,7 @@ def main() -> int:
     parser.add_argument(
         "--ways-out", action="store_true", help="then be silent, and be uninstalled"
     )
+    parser.add_argument("--earlier", default="", help="a commit to be upgraded from in flight")
     parser.add_argument(
         "--turns", nargs="+", choices=_QUEUES, default=_QUEUES, help="then the other way round"
     )

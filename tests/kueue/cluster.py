@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 import subprocess
 import time
 import urllib.error
@@ -16,11 +17,17 @@ import yaml
 
 from deploy.local.ports import free_ports
 from lab.benchmarks.kubernetes.cluster import MANAGER, ROOT, CallError, RealCluster, call
+from services.kueue.model.names import APP
 
 API: Final = "/apis/kueue.x-k8s.io/v1beta2"
 NAMESPACE: Final = "physics"
 QUEUE: Final = "main"
-CHECKS: Final = {"placement": "coplace.io/placement", "control": "coplace.test/control"}
+_DISPATCHED: Final = {"apiGroup": "kueue.x-k8s.io", "kind": "MultiKueueConfig", "name": "workers"}
+CHECKS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "placement": {"controllerName": "coplace.io/placement"},
+    "control": {"controllerName": "coplace.test/control"},
+    "workers": {"controllerName": "kueue.x-k8s.io/multikueue", "parameters": _DISPATCHED},
+}
 """The AdmissionChecks, with who answers them."""
 _VERSION: Final = "kueue.x-k8s.io/v1beta2"
 _WITHIN_S: Final = 120.0
@@ -56,6 +63,8 @@ class KueueCluster(RealCluster):
     kueue: Path = Path()
     tokens: str = _TOKENS
     audit: str = _AUDIT
+    dispatcher: str = ""
+    """Of a manager of MultiKueue: who chooses clusters, from the next start of Kueue on."""
     _killed_s: float = 0.0
 
     async def install(self, others: Sequence[Mapping[str, Any]] = ()) -> None:
@@ -93,26 +102,39 @@ class KueueCluster(RealCluster):
         if names:
             raise CallError(f"{self.name} does not serve {', '.join(names)}")
 
-    async def queue(self, name: str, check: str = "", quota: int = _QUOTA) -> None:
+    async def queue(self, name: str, *checks: str, quota: int = _QUOTA) -> None:
         """Create a LocalQueue with a ClusterQueue of its own."""
-        strategy = {"admissionChecks": [{"name": check}]}
+        strategy = {"admissionChecks": [{"name": each} for each in checks]}
         resources = [{"name": "cpu", "nominalQuota": quota}]
         group = {
             "coveredResources": ["cpu"],
             "flavors": [{"name": "plain", "resources": resources}],
         }
         spec: dict[str, Any] = {"namespaceSelector": {}, "resourceGroups": [group]}
-        if check:
+        if checks:
             spec["admissionChecksStrategy"] = strategy
         async with self.client() as client:
-            if check:
-                told = {"controllerName": CHECKS[check]}
-                await self._create(client, "AdmissionCheck", check, told)
+            for each in checks:
+                await self._create(client, "AdmissionCheck", each, CHECKS[each])
             await self._create(client, "ResourceFlavor", "plain", {})
             await self._create(client, "ClusterQueue", f"cq-{name}", spec)
             path = f"{API}/namespaces/{NAMESPACE}/localqueues"
             body = self._body("LocalQueue", name, {"clusterQueue": f"cq-{name}"})
             await call(client, "POST", path, body)
+
+    async def manage(self, workers: Mapping[str, Mapping[str, Any]]) -> None:
+        """Have Kueue send Workloads to workers, by their kubeconfigs."""
+        async with self.client() as client:
+            for name, kubeconfig in workers.items():
+                secret = {
+                    "metadata": {"name": name},
+                    "stringData": {"kubeconfig": json.dumps(kubeconfig)},
+                }
+                await call(client, "POST", "/api/v1/namespaces/kueue-system/secrets", secret)
+                where = {"locationType": "Secret", "location": name}
+                spec = {"clusterSource": {"kubeConfig": where}}
+                await self._create(client, "MultiKueueCluster", name, spec)
+            await self._create(client, "MultiKueueConfig", "workers", {"clusters": list(workers)})
 
     async def nodes(self, count: int, cores: int) -> None:
         """Create its nodes."""
@@ -187,8 +209,10 @@ class KueueCluster(RealCluster):
             "leaderElection": {"leaderElect": False},
             "internalCertManagement": {"enable": False},
             "clientConnection": {"qps": 1000, "burst": 2000},
-            "integrations": {"frameworks": list(_FRAMEWORKS)},
+            "integrations": {"frameworks": list(_FRAMEWORKS), "labelKeysToCopy": [APP]},
         }
+        if self.dispatcher:
+            config["multiKueue"] = {"dispatcherName": self.dispatcher, "origin": self.name}
         file = self.folder / "kueue.yaml"
         file.write_text(yaml.safe_dump(config))
         options = [f"--config={file}", f"--kubeconfig={self.kubeconfig('kueue')}"]
@@ -204,6 +228,17 @@ class KueueCluster(RealCluster):
             if time.monotonic() > deadline_s:
                 raise CallError(f"Kueue is not ready, see {self.folder / 'kueue.log'}")
             await asyncio.sleep(0.5)
+
+    @property
+    def authority(self) -> str:
+        """Return by whom its API server is known to be itself, as a kubeconfig has it."""
+        return base64.b64encode((self.folder / "certificates/apiserver.crt").read_bytes()).decode()
+
+    async def kueue_anew(self, dispatcher: str) -> None:
+        """Start Kueue anew with another dispatcher, and return when it is ready."""
+        self.dispatcher = dispatcher
+        await asyncio.to_thread(self.restart_kueue)
+        await self._kueue_ready()
 
     def restart_kueue(self) -> None:
         """Kill it, and start it anew."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
+from services.kueue.model.names import APP
 from tests.kueue.cluster import NAMESPACE
 
 JOBSETS: Final = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{NAMESPACE}/jobsets"
@@ -20,6 +21,8 @@ _GROUP_OF: Final = "kueue.x-k8s.io/pod-group-total-count"
 _MINUTE: Final = 29_500_000
 OF: Final = "coplace-test/of"
 """Annotation of pods: the Workload that they are of."""
+SHAPES: Final = ((1, 1), (1, 4), (2, 2), (4, 1))
+"""Pods, and the cores of each."""
 KINDS: Final = ("Job", "Indexed Job", "JobSet", "pod group", "Job of a CronJob", "PyTorchJob")
 
 
@@ -41,6 +44,7 @@ class _Asked:
     pods: int
     cpu: int
     run_s: float
+    app: str
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -56,7 +60,8 @@ class _Asked:
         }
         told = {"runs-s": json.dumps(self.run_s), OF: self.name}
         spec = {"restartPolicy": "Never", "containers": [container]}
-        return {"metadata": {"annotations": told}, "spec": spec}
+        labels = {APP: self.app} if self.app else {}
+        return {"metadata": {"annotations": told, "labels": labels}, "spec": spec}
 
     def of(
         self, version: str, kind: str, spec: Mapping[str, Any], **more: Any
@@ -66,11 +71,19 @@ class _Asked:
         return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
 
 
-def drawn(rng: Random, name: str, queue: str, run_s: float) -> Drawn:
+def drawn(
+    rng: Random,
+    name: str,
+    queue: str,
+    run_s: float,
+    shapes: Sequence[tuple[int, int]] = SHAPES,
+    apps: Sequence[str] = ("",),
+) -> Drawn:
     """Draw what a user submits."""
     kind = rng.choice(KINDS)
-    pods, cpu = rng.choice([(1, 1), (1, 4), (2, 2), (4, 1)])
-    asked = _Asked(name, queue, pods, cpu, round(rng.uniform(run_s / 2, run_s * 1.5), 2))
+    pods, cpu = rng.choice(shapes)
+    runs_s = round(rng.uniform(run_s / 2, run_s * 1.5), 2)
+    asked = _Asked(name, queue, pods, cpu, runs_s, rng.choice(apps))
     return Drawn(name, kind, pods, list(_OBJECTS[kind](asked)))
 
 
@@ -113,7 +126,7 @@ def _pytorch(asked: _Asked) -> Iterator[tuple[str, Mapping[str, Any]]]:
 def _pod_group(asked: _Asked) -> Iterator[tuple[str, Mapping[str, Any]]]:
     template = asked.template
     for number in range(asked.pods):
-        labels = {**asked.labels, _GROUP: asked.name}
+        labels = {**asked.labels, **template["metadata"]["labels"], _GROUP: asked.name}
         told = {**template["metadata"]["annotations"], _GROUP_OF: str(asked.pods)}
         metadata = {"name": f"{asked.name}-{number}", "labels": labels, "annotations": told}
         yield _PODS, asked.of("v1", "Pod", template["spec"], **metadata)

@@ -4,9 +4,10 @@ import asyncio
 import json
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
-from lab.benchmarks.kubernetes.cluster import call
+from lab.benchmarks.kubernetes.cluster import CallError, call
 from lab.benchmarks.kubernetes.kubelets import Kubelets, now, running, succeeded
 from tests.kueue.cluster import KueueCluster
 from tests.kueue.kinds import OF
@@ -24,7 +25,7 @@ class KueueKubelets(Kubelets):
         self._pods: dict[str, Mapping[str, Any]] = {}
         self._ready: dict[str, str] = {}
         self.ready: dict[str, dict[str, str]] = {}
-        """When the pods of each Workload were ready, by its name and theirs."""
+        """When the pods of each Workload were ready, by its name and their uids."""
         self.ended: dict[str, dict[str, str]] = {}
         """When they ended."""
         self.ready_s: dict[str, dict[str, float]] = {}
@@ -37,8 +38,14 @@ class KueueKubelets(Kubelets):
         super().changed(cluster, found)
 
     def deleted(self, cluster: str, found: Mapping[str, Any]) -> None:
-        """Forget a pod that was deleted."""
-        self._pods.pop(found["metadata"]["name"], None)
+        """Forget a pod that was deleted; one that comes may have its name."""
+        name = found["metadata"]["name"]
+        self._pods.pop(name, None)
+        self._seen -= {(name, what) for what in ("begin", "end", "delete")}
+
+    def runs_s(self, pod: Mapping[str, Any]) -> float:
+        """Return for how long a pod runs."""
+        return float(json.loads(pod["metadata"]["annotations"]["runs-s"]))
 
     async def _do(self, client: Any, name: str, what: str) -> None:
         pod = self._pods.get(name)
@@ -46,17 +53,17 @@ class KueueKubelets(Kubelets):
             return
         path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{name}"
         if what == "delete":
-            await call(client, "DELETE", path, {"gracePeriodSeconds": 0})
+            with suppress(CallError):  # one without a node is removed at once
+                await call(client, "DELETE", path, {"gracePeriodSeconds": 0})
             return
-        job, at = pod["metadata"]["annotations"][OF], now()
+        job, uid, at = pod["metadata"]["annotations"][OF], pod["metadata"]["uid"], now()
         if what == "begin":
-            self._ready[name] = self.ready.setdefault(job, {})[name] = at
-            self.ready_s.setdefault(job, {})[name] = time.time()
+            self._ready[name] = self.ready.setdefault(job, {})[uid] = at
+            self.ready_s.setdefault(job, {})[uid] = time.time()
             await call(client, "PATCH", f"{path}/status", {"status": running(at)})
-            runs_s = json.loads(pod["metadata"]["annotations"]["runs-s"])
-            asyncio.get_running_loop().call_later(runs_s, self.once, name, "end")
+            asyncio.get_running_loop().call_later(self.runs_s(pod), self.once, name, "end")
             return
-        self.ended.setdefault(job, {})[name] = at
-        self.ended_s.setdefault(job, {})[name] = time.time()
+        self.ended.setdefault(job, {})[uid] = at
+        self.ended_s.setdefault(job, {})[uid] = time.time()
         status = succeeded(self._ready[name], at)
         await call(client, "PATCH", f"{path}/status", {"status": status})

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from lab.benchmarks.kubernetes.cluster import CallError, call
 from services.kueue.adapters.api import RECORDS
@@ -15,8 +15,7 @@ from shared.kubernetes.api import ApiServer
 from shared.kubernetes.objects import condition_of
 from shared.kubernetes.reflector import reflect
 from tests.kueue.cluster import API, KueueCluster
-from tests.kueue.kinds import Drawn, drawn
-from tests.kueue.kubelets import KueueKubelets
+from tests.kueue.kinds import SHAPES, Drawn, drawn
 
 _NAME: Final = re.compile(r"[a-z]+[0-9]+-[0-9]{5}")
 _TRIES: Final = 60
@@ -83,13 +82,28 @@ class Round:
     problems: list[str] = field(default_factory=list)
 
 
+class Watched(Protocol):
+    """When pods of Workloads were ready and ended, by the name of the Workload and their uids."""
+
+    @property
+    def ready(self) -> Mapping[str, Mapping[str, str]]: ...
+    @property
+    def ended(self) -> Mapping[str, Mapping[str, str]]: ...
+    @property
+    def ready_s(self) -> Mapping[str, Mapping[str, float]]: ...
+    @property
+    def ended_s(self) -> Mapping[str, Mapping[str, float]]: ...
+
+
 @dataclass
 class Player:
-    """Plays rounds on one cluster."""
+    """Plays rounds at the API server to which users submit."""
 
     cluster: KueueCluster
-    kubelets: KueueKubelets
+    kubelets: Watched
     admissions: Admissions
+    shapes: Sequence[tuple[int, int]] = SHAPES
+    apps: Sequence[str] = ("",)
 
     async def submit(
         self, found: Round, name: str, jobs: int, rate: float, run_s: float, seed: int
@@ -98,7 +112,8 @@ class Player:
         rng, found.began_s = Random(seed), time.time()
         async with self.cluster.client() as client:
             for number in range(jobs):
-                each = drawn(rng, f"{name}-{number:05}", found.queue, run_s)
+                named = f"{name}-{number:05}"
+                each = drawn(rng, named, found.queue, run_s, self.shapes, self.apps)
                 found.submitted[each.name] = (each, time.time())
                 for path, body in each.objects:
                     await _created(client, path, body)
@@ -160,7 +175,7 @@ class Player:
                 found.admission_s[name] = self.admissions.first_s[name] - since_s
 
 
-def _ends(kubelets: KueueKubelets, found: Round) -> list[float]:
+def _ends(kubelets: Watched, found: Round) -> list[float]:
     return [at for name in found.submitted for at in kubelets.ended_s.get(name, {}).values()]
 
 

@@ -1,4 +1,4 @@
-"""Coplace is silent, and is uninstalled, while Workloads come."""
+"""Coplace is silent, is upgraded and is uninstalled while Workloads come."""
 
 import asyncio
 import os
@@ -6,11 +6,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
+from lab.benchmarks.kubernetes.cluster import ROOT
 from tests.kueue.rounds import Player, Round
 
 _JOBS: Final = 6
@@ -48,6 +50,38 @@ async def silence(player: Player, servers: LocalServers, own: Sequence[Program])
     player.judge(found)
     await asyncio.to_thread(servers.remove, [watcher])
     return found
+
+
+async def upgrade(
+    player: Player, servers: LocalServers, own: Sequence[Program], commit: str
+) -> Round:
+    """The adapter of an earlier commit gives way to this one while Workloads wait and run."""
+    adapter = next(each for each in own if each.name == "kueue")
+    folder = Path(adapter.env["COPLACE_KUEUE_CLUSTERS_FILE"]).parent / "earlier"
+    await asyncio.to_thread(_checked_out, commit, folder)
+    # Its own modules go before those of this commit; libraries and messages are the same.
+    words = f"import sys, runpy; sys.path.insert(0, {str(folder)!r})"
+    run = "runpy.run_module('services.kueue', run_name='__main__', alter_sys=True)"
+    earlier = replace(adapter, argv=[sys.executable, "-c", f"{words}; {run}"])
+    await asyncio.to_thread(servers.remove, [adapter])
+    await asyncio.to_thread(servers.start, [earlier])
+    found = Round("upgrade")
+    coming = asyncio.create_task(player.submit(found, "upgrade0", 4 * _JOBS, 2.0, _RUN_S, 4))
+    await asyncio.sleep(_JOBS)
+    before = len(player.kubelets.ready.keys() & found.submitted.keys())
+    await asyncio.to_thread(servers.remove, [earlier])
+    await asyncio.to_thread(servers.start, [adapter])
+    print(f"upgrade: after {before} of {4 * _JOBS} Workloads had begun", flush=True)
+    await coming
+    await player.ended(found, _WITHIN_S)
+    player.judge(found)
+    return found
+
+
+def _checked_out(commit: str, folder: Path) -> None:
+    folder.mkdir()
+    archive = subprocess.run(["git", "archive", commit], cwd=ROOT, check=True, capture_output=True)
+    subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
 
 
 async def release(player: Player, servers: LocalServers, own: Sequence[Program]) -> Round:

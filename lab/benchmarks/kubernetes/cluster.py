@@ -8,17 +8,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
+import aiohttp
 import orjson
 import yaml
-from kubernetes_asyncio.client import ApiClient, Configuration
 
 from deploy.local.ports import free_ports
+from shared.kubernetes.access import ApiAccess, FixedCredentials, trusting_all
+from shared.kubernetes.connection import ApiConnection
 
 ROOT: Final = Path(__file__).parents[3]
 _CHART_FILES: Final = ROOT / "helm/coplace/files"
 MANAGER: Final = "coplace"
 _WITHIN_S: Final = 120.0
 _WRITERS: Final = 16
+_PATIENCE: Final = aiohttp.ClientTimeout(total=60)
 _TOKENS: Final = "admin,admin,1,system:masters\nmanager,coplace,2\n"
 # Requests of the resource manager alone, with what they said.
 _AUDIT: Final = """
@@ -63,22 +66,13 @@ class RealCluster:
 
     def __exit__(self, *_: object) -> None:
         for process in reversed(self._running):
-            process.terminate()
+            process.kill()  # an API server waits a minute for who watches it, and nothing is kept
             process.wait(60)
 
     @property
     def url(self) -> str:
         """Return where it listens."""
         return f"https://127.0.0.1:{self.port}"
-
-    @property
-    def client_configuration(self) -> Configuration:
-        """Return an administrator's configuration."""
-        found = Configuration(host=self.url)
-        found.api_key = {"BearerToken": "Bearer admin"}
-        found.verify_ssl = False
-        found.connection_pool_maxsize = 64
-        return found
 
     def kubeconfig(self, token: str = "manager") -> Path:
         """Return the resource manager's kubeconfig, or that of another token."""
@@ -134,7 +128,7 @@ class RealCluster:
         """Create its nodes and a namespace."""
         waiting = iter(range(nodes))
 
-        async def some(client: ApiClient) -> None:
+        async def some(client: ApiConnection) -> None:
             for number in waiting:
                 await self._node(client, f"{self.name}-{number:04}", cores)
 
@@ -152,9 +146,10 @@ class RealCluster:
     def _start_api(self) -> None:
         self._api = self._start("api", [self._program("kube-apiserver"), *self._api_options()])
 
-    def client(self) -> ApiClient:
-        """Return a client of an administrator."""
-        return ApiClient(self.client_configuration)
+    def client(self, token: str = "admin") -> ApiConnection:
+        """Return a client of an administrator, or of another token."""
+        shown = FixedCredentials(f"Bearer {token}")
+        return ApiConnection(ApiAccess(self.url, trusting_all(), shown))
 
     def requests(self) -> Iterator[Mapping[str, Any]]:
         """Yield what the resource manager asked to be written, as the API server wrote it down."""
@@ -162,7 +157,7 @@ class RealCluster:
             whole = (line for line in file if line.endswith(b"\n"))  # the last one is being written
             yield from map(orjson.loads, whole)
 
-    async def _node(self, client: ApiClient, name: str, cores: int) -> None:
+    async def _node(self, client: ApiConnection, name: str, cores: int) -> None:
         """A node that is ready, of which there is nothing else."""
         labels = {"kubernetes.io/hostname": name}
         await call(client, "POST", "/api/v1/nodes", {"metadata": {"name": name, "labels": labels}})
@@ -199,6 +194,8 @@ class RealCluster:
     def _api_options(self) -> Sequence[str]:
         return [
             *("--etcd-servers", f"http://127.0.0.1:{self._etcd}"),
+            # Watches with bookmarks would need the progress of etcd, which 3.4 does not report.
+            *("--feature-gates", "WatchList=false"),
             *("--bind-address", "127.0.0.1", "--secure-port", str(self.port)),
             *("--cert-dir", self._file("certificates"), "--authorization-mode", "RBAC"),
             # Nobody makes the accounts that its pods would have.
@@ -226,23 +223,15 @@ class CallError(Exception):
 
 
 async def call(
-    of: ApiClient | RealCluster, method: str, path: str, body: Any = None, *, raw: bool = False
+    of: ApiConnection | RealCluster, method: str, path: str, body: Any = None, *, raw: bool = False
 ) -> Any:
     """Ask an API server as an administrator. Raises CallError."""
     if isinstance(of, RealCluster):
         async with of.client() as client:
             return await call(client, method, path, body, raw=raw)
     kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
-    answer = await of.call_api(
-        path,
-        method,
-        header_params={"Content-Type": kind, "Accept": "application/json"},
-        body=body,
-        auth_settings=["BearerToken"],
-        _preload_content=False,
-        _request_timeout=60,
-    )
-    async with answer:
+    asked = of.asked(method, path, body=body, content_type=kind, timeout=_PATIENCE)
+    async with asked as answer:
         told = await answer.read()
         if answer.status >= 400:
             raise CallError(f"{method} {path}: {answer.status} {told[:500]!r}")

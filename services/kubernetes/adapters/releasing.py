@@ -34,7 +34,7 @@ class JobsReleased(NamedTuple):
 class ReleaseApi(JobApi, Protocol):
     """What of an API server is needed; `JobServer` has it."""
 
-    async def list(self, path: str, selector: str) -> tuple[list[Mapping[str, Any]], str]: ...
+    async def list(self, path: str, selector: str) -> tuple[Sequence[Mapping[str, Any]], str]: ...
 
 
 async def release(

@@ -133,7 +133,7 @@ class WorkloadReconciler:
     def replace(self, cluster: str, found: Sequence[Mapping[str, Any]]) -> None:
         """Replace all Workloads of an API server."""
         there = (self._identified(cluster, fields) for fields in found)
-        for uid in self.mirror.replace(cluster, [each for each in there if each]):
+        for uid in self.mirror.replace(cluster, (each for each in there if each)):
             self.touch(uid)
 
     def changed(self, cluster: str, found: Mapping[str, Any]) -> None:
@@ -146,7 +146,7 @@ class WorkloadReconciler:
         """Note that a Workload was deleted."""
         if workload := self._identified(cluster, found):
             self.mirror.put(workload)
-            self.mirror.note_deleted(workload)
+            self.mirror.note_deleted(workload.id)
             self.touch(workload.id)
 
     def _identified(self, cluster: str, found: Mapping[str, Any]) -> KueueWorkload | None:
@@ -214,9 +214,8 @@ class WorkloadReconciler:
         self.mirror.note_flavors(cluster, flavors)
 
     def _touch_all(self, cluster: str) -> None:
-        for workload in self.mirror.workloads():
-            if workload.server == cluster:
-                self.touch(workload.id)
+        for uid in self.mirror.uids(cluster):
+            self.touch(uid)
 
     async def activate(self, cluster: str) -> None:
         """Say of the AdmissionChecks of an API server that they are answered. Raises ApiError."""
@@ -311,10 +310,10 @@ class WorkloadReconciler:
             workload = identified(key.server, await self._api(key.server).get(key))
         except ApiMissingError:
             if before := self.mirror.at(key):
-                self.mirror.note_deleted(before)
+                self.mirror.note_deleted(before.id)
             return None
         if (before := self.mirror.at(key)) is not None and before.id != workload.id:
-            self.mirror.note_deleted(before)
+            self.mirror.note_deleted(before.id)
             self.touch(before.id)
         self.mirror.put(workload)
         return workload
@@ -399,7 +398,7 @@ class WorkloadReconciler:
         if record is not None and workload is not None and _is_seen_before(workload, record):
             now = await self._fetched(workload.key)
             if now is None or now.id != uid:
-                self.mirror.note_deleted(workload)
+                self.mirror.note_deleted(workload.id)
         return record
 
     def _of_copy(self, copy: KueueWorkload) -> Sequence[WorkloadEffect]:

@@ -99,9 +99,10 @@ def _manager_priority(priority: int) -> int:
 
 
 def _app(workload: KueueWorkload) -> str:
-    """As a label of its pods says, else as its owner is called."""
-    told = (each.labels.get(APP, "") for each in workload.pod_sets)
-    return shown(next(filter(None, told), workload.owner_name))
+    """As a label of its pods says or its own, else as its owner is called. Of pods in a group Kueue
+    keeps no labels but those that its configuration has it copy."""
+    labels = (*(each.labels for each in workload.pod_sets), workload.labels)
+    return shown(next(filter(None, (each.get(APP, "") for each in labels)), workload.owner_name))
 
 
 def submission(site: str, submitted: JobSubmitted) -> Envelope:

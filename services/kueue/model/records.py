@@ -6,8 +6,9 @@ what cannot be read is refused, never believed in part."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
+import msgspec
 from coplace.v1.jobs_pb2 import JobSubmitted
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 
@@ -207,6 +208,11 @@ def parse_record(fields: Mapping[str, Any]) -> WorkloadRecord:
     except ParseError as error:
         raise RejectedError("spec.submitted", str(error)[:200]) from error
     require_text("spec.submitted.jobId", submitted.job_id)
+    return _record(submitted, status, version_of(fields))
+
+
+def _record(submitted: JobSubmitted, status: Mapping[str, Any], version: str) -> WorkloadRecord:
+    """Raises RejectedError for a status that cannot be read."""
     return WorkloadRecord(
         submitted=submitted,
         claim=GrantClaim.of_fields(mapping_of(status.get("claim"))),
@@ -217,9 +223,29 @@ def parse_record(fields: Mapping[str, Any]) -> WorkloadRecord:
         stop=StopRequest.of_fields(mapping_of(status.get("stop"))),
         outcome=str(status.get("outcome") or ""),
         let_go=LetGo.of_fields(mapping_of(status.get("letGo"))),
-        version=version_of(fields),
+        version=version,
         workload_version=str(status.get("workloadVersion") or ""),
     )
+
+
+class PackedRecord(NamedTuple):
+    """A record in little memory: thousands are kept, and few are looked at."""
+
+    submitted: bytes
+    status: bytes
+    version: str
+
+    @classmethod
+    def of(cls, record: WorkloadRecord) -> Self:
+        """Pack a record."""
+        status = msgspec.msgpack.encode(record.to_status())
+        return cls(record.submitted.SerializeToString(), status, record.version)
+
+    @property
+    def record(self) -> WorkloadRecord:
+        """Return the record."""
+        submitted = JobSubmitted.FromString(self.submitted)
+        return _record(submitted, msgspec.msgpack.decode(self.status), self.version)
 
 
 def version_of(fields: Mapping[str, Any]) -> str:

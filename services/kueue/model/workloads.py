@@ -127,7 +127,7 @@ def trimmed(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     owners = mappings_of(metadata.get("ownerReferences"))[:1]
     own = {
         **_only(metadata, _METADATA),
-        "labels": _only(labels, (ORIGIN,)),
+        "labels": _only(labels, (ORIGIN, APP)),
         "annotations": _only(texts_of(metadata.get("annotations")), (RECALLED,)),
         "ownerReferences": [_only(each, ("name",)) for each in owners],
     }

@@ -1,13 +1,15 @@
 """What the API servers were seen to have."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
+
+import msgspec
 
 from coplace_client.errors import RejectedError
 from services.kueue.model.names import MULTIKUEUE_CHECK, PLACEMENT_CHECK
 from services.kueue.model.records import (
     LET_GO_LEAST,
+    PackedRecord,
     WorkloadRecord,
     name_of,
     parse_record,
@@ -28,11 +30,30 @@ _Objects = Mapping[str, Mapping[str, Any]]
 _PodName = tuple[str, str]
 
 
-class _KeptRecord(NamedTuple):
-    """A record of an API server, or why it cannot be read."""
+class _KeptWorkload(NamedTuple):
+    """A Workload, packed: as objects of Python it takes eight times the memory, and of thousands
+    few are looked at."""
 
-    told: WorkloadRecord | RejectedError
+    key: WorkloadKey
+    packed: bytes
     version: str
+    is_deleted_there: bool
+
+    @property
+    def workload(self) -> KueueWorkload:
+        """Return it as it was seen."""
+        return KueueWorkload(
+            self.key.server, msgspec.msgpack.decode(self.packed), self.is_deleted_there
+        )
+
+
+class _KeptRecord(NamedTuple):
+    """A record of an API server, packed, or why it cannot be read."""
+
+    told: PackedRecord | RejectedError
+    version: str
+    run_label: int = -1
+    """The number that pods of its run carry; -1 where none runs."""
 
 
 class WorkloadMirror:
@@ -48,7 +69,7 @@ class WorkloadMirror:
     ) -> None:
         self._id_of = id_of
         self._clusters, self._managers = frozenset(clusters), tuple(managers)
-        self._workloads: dict[WorkloadUid, KueueWorkload] = {}
+        self._workloads: dict[WorkloadUid, _KeptWorkload] = {}
         self._records: dict[WorkloadUid, _KeptRecord] = {}
         self._dropped: set[WorkloadUid] = set()
         self._of_keys: dict[WorkloadKey, WorkloadUid] = {}
@@ -66,25 +87,31 @@ class WorkloadMirror:
 
     def workloads(self) -> list[KueueWorkload]:
         """Return the Workloads of all API servers as they were seen last."""
-        return list(self._workloads.values())
+        return [each.workload for each in self._workloads.values()]
+
+    def uids(self, server: str) -> list[WorkloadUid]:
+        """Return which Workloads an API server was seen to have."""
+        return [uid for uid in self._workloads if uid.server == server]
 
     def workload(self, uid: WorkloadUid) -> KueueWorkload | None:
         """Return a Workload as it was seen last."""
-        return self._workloads.get(uid)
+        found = self._workloads.get(uid)
+        return found.workload if found else None
 
     def at(self, key: WorkloadKey) -> KueueWorkload | None:
         """Return the newest Workload of a name, as it was seen last."""
         uid = self._of_keys.get(key)
-        return self._workloads.get(uid) if uid else None
+        return self.workload(uid) if uid else None
 
     def record(self, uid: WorkloadUid) -> WorkloadRecord | None:
         """Return the record of a Workload; None where it has none. Raises RejectedError for one
         that cannot be read."""
         found = self._records.get(uid)
-        told = found.told if found else None
-        if isinstance(told, RejectedError):
-            raise RejectedError(told.field, told.problem)
-        return told
+        if found is None:
+            return None
+        if isinstance(found.told, RejectedError):
+            raise RejectedError(found.told.field, found.told.problem)
+        return found.told.record
 
     def of_id(self, job_id: str) -> WorkloadUid | None:
         """Return the Workload that Coplace knows by an id."""
@@ -112,12 +139,13 @@ class WorkloadMirror:
 
     def put(self, workload: KueueWorkload) -> None:
         """Note a Workload that was seen; what was seen of it later stays."""
-        before = self._workloads.get(workload.id)
-        if before is not None and is_older(workload.resource_version, before.resource_version):
+        uid, key, version = workload.id, workload.key, workload.resource_version
+        before = self._workloads.get(uid)
+        if before is not None and is_older(version, before.version):
             return
-        uid = workload.id
-        self._workloads[uid] = workload
-        self._of_keys[workload.key] = uid
+        packed = msgspec.msgpack.encode(workload.fields)
+        self._workloads[uid] = _KeptWorkload(key, packed, version, workload.is_deleted_there)
+        self._of_keys[key] = uid
         if not self.is_copy(workload):
             self._of_ids[self._id_of(workload)] = uid
             self._of_uids[uid.uid] = uid
@@ -130,15 +158,15 @@ class WorkloadMirror:
         before = self._records.get(uid)
         if uid in self._dropped or (before and is_older(version, before.version)):
             return uid
-        told: WorkloadRecord | RejectedError
         try:
             told = parse_record(fields)
         except RejectedError as error:
-            told = error
-        self._records[uid] = _KeptRecord(told, version)
-        if isinstance(told, RejectedError):
+            self._records[uid] = _KeptRecord(error, version)
             return uid
-        if not told.claim.is_live and told.let_go is None:
+        runs = told.claim.is_live or told.let_go is not None
+        label = told.run_label if runs else -1
+        self._records[uid] = _KeptRecord(PackedRecord.of(told), version, label)
+        if not runs:
             self._pods.pop(uid, None)
         if uid not in self._workloads:
             self._put_unseen(unseen(server, name, told.submitted.submitted_at_us))
@@ -152,7 +180,7 @@ class WorkloadMirror:
         self.put(workload)
         if newer is not None:
             self._of_keys[workload.key] = newer
-            self.note_deleted(workload)
+            self.note_deleted(workload.id)
 
     def drop_record(self, uid: WorkloadUid) -> None:
         """Forget the record of a Workload; what is heard of it later is from before."""
@@ -175,15 +203,16 @@ class WorkloadMirror:
         self._dropped -= {uid for uid in self._dropped if uid.server == server and uid not in there}
         return [*(before | there)]
 
-    def note_deleted(self, workload: KueueWorkload) -> None:
+    def note_deleted(self, uid: WorkloadUid) -> None:
         """Note that an API server has a Workload no more."""
-        before = self._workloads.get(workload.id)
+        before = self._workloads.get(uid)
         if before is not None:
-            self._workloads[workload.id] = replace(before, is_deleted_there=True)
+            self._workloads[uid] = before._replace(is_deleted_there=True)
 
     def remove(self, uid: WorkloadUid) -> None:
         """Forget a Workload."""
-        workload = self._workloads.pop(uid, None)
+        workload = self.workload(uid)
+        self._workloads.pop(uid, None)
         self._records.pop(uid, None)
         self._pods.pop(uid, None)
         if workload is None:
@@ -195,13 +224,14 @@ class WorkloadMirror:
 
     def replace(self, server: str, found: Iterable[KueueWorkload]) -> list[WorkloadUid]:
         """Replace all that an API server has, after a gap; returns what may have changed."""
-        there = {each.id: each for each in found}
-        for workload in self.workloads():
-            if workload.server == server and workload.id not in there:
-                self.note_deleted(workload)
-        for each in there.values():
+        there = set[WorkloadUid]()
+        for each in found:
             self.put(each)
-        return [each.id for each in self.workloads() if each.server == server]
+            there.add(each.id)
+        for uid in self.uids(server):
+            if uid not in there:
+                self.note_deleted(uid)
+        return self.uids(server)
 
     def see_pod(
         self, server: str, pod: Mapping[str, Any], removed_us: int = 0
@@ -241,10 +271,7 @@ class WorkloadMirror:
 
     def _is_run(self, run: RunId, uid: WorkloadUid) -> bool:
         found = self._records.get(uid)
-        if found is None or not isinstance(found.told, WorkloadRecord):
-            return False
-        is_live = found.told.claim.is_live or found.told.let_go is not None
-        return is_live and found.told.run_label == run.grant
+        return found is not None and found.run_label == run.grant
 
     def pods(self, uid: WorkloadUid) -> Sequence[RunPod]:
         """Return the pods of the newest grant of a Workload."""

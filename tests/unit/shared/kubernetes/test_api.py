@@ -8,10 +8,10 @@ import orjson
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from kubernetes_asyncio.client import ApiClient, Configuration
 from structlog.testing import capture_logs
 
 from shared.kubernetes import reflector
+from shared.kubernetes.access import ApiAccess, FixedCredentials, trusting_all
 from shared.kubernetes.api import (
     ApiConflictError,
     ApiMissingError,
@@ -20,11 +20,16 @@ from shared.kubernetes.api import (
     ApiUnavailableError,
     WatchExpiredError,
 )
+from shared.kubernetes.connection import ApiConnection
 from shared.kubernetes.reflector import WatchMeter, reflect
 
 JOBS = "/apis/batch/v1/jobs"
 RECORDS = "/apis/coplace.io/v1/jobrecords"
 JOB = "/apis/batch/v1/namespaces/physics/jobs/lu"
+
+
+def to(server: str) -> ApiAccess:
+    return ApiAccess(server, trusting_all(), FixedCredentials("Bearer token"))
 
 
 class PlayedServer:
@@ -51,9 +56,8 @@ async def played() -> AsyncIterator[tuple[PlayedServer, ApiServer]]:
     server, app = PlayedServer(), web.Application()
     app.router.add_route("*", "/{path:.*}", server.answer)
     async with TestServer(app) as http:
-        configuration = Configuration(host=str(http.make_url("")).rstrip("/"))
-        configuration.api_key = {"BearerToken": "Bearer token"}
-        async with ApiClient(configuration) as client:
+        url = str(http.make_url("")).rstrip("/")
+        async with ApiConnection(to(url)) as client:
             yield server, ApiServer("alpha", client, server.refused.append)
 
 
@@ -103,7 +107,7 @@ async def test_a_status_is_applied_by_its_manager(played: tuple[PlayedServer, Ap
 
 
 async def test_a_server_that_is_removed_is_tried_again() -> None:
-    async with ApiClient(Configuration(host="http://127.0.0.1:1")) as client:
+    async with ApiConnection(to("http://127.0.0.1:1")) as client:
         with pytest.raises(ApiUnavailableError, match=r"^alpha: "):
             await ApiServer("alpha", client).read(JOB)
 

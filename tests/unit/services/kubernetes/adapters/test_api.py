@@ -31,8 +31,11 @@ def test_each_object_is_asked_for_at_its_path(
     method: str, given: tuple[Any, ...], asked: tuple[str, str]
 ) -> None:
     answer = Mock(status=200, read=AsyncMock(return_value=b"{}"))
-    answer.__aenter__, answer.__aexit__ = AsyncMock(), AsyncMock(return_value=None)
-    client = Mock(call_api=AsyncMock(return_value=answer))
+    answer.__aenter__, answer.__aexit__ = (
+        AsyncMock(return_value=answer),
+        AsyncMock(return_value=None),
+    )
+    client = Mock(asked=Mock(return_value=answer))
     asyncio.run(getattr(JobServer("alpha", client), method)(*given))
-    path, verb = client.call_api.call_args.args
+    verb, path = client.asked.call_args.args
     assert (verb, path) == asked

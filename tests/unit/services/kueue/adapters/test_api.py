@@ -33,10 +33,13 @@ def test_each_object_is_asked_for_at_its_path(
     method: str, given: tuple[Any, ...], verb: str, path: str, manager: str
 ) -> None:
     answer = Mock(status=200, read=AsyncMock(return_value=b"{}"))
-    answer.__aenter__, answer.__aexit__ = AsyncMock(), AsyncMock(return_value=None)
-    client = Mock(call_api=AsyncMock(return_value=answer))
+    answer.__aenter__, answer.__aexit__ = (
+        AsyncMock(return_value=answer),
+        AsyncMock(return_value=None),
+    )
+    client = Mock(asked=Mock(return_value=answer))
     asyncio.run(getattr(WorkloadServer("alpha", client), method)(*given))
-    asked = client.call_api.call_args
-    assert asked.args == (path, verb)
-    query = dict(asked.kwargs["query_params"])
+    asked = client.asked.call_args
+    assert asked.args == (verb, path)
+    query = asked.kwargs["query"] or {}
     assert query == ({"fieldManager": manager, "force": "true"} if manager else {})

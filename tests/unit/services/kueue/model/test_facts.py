@@ -19,6 +19,7 @@ from services.kueue.model.facts import (
     submission_of,
 )
 from services.kueue.model.records import PastRun
+from services.kueue.model.workloads import identified
 from shared.catalogue.contents.check import check_contents
 from shared.kubernetes.claims import GrantClaim
 from shared.kubernetes.facts import RunEnd
@@ -43,6 +44,18 @@ def test_it_is_submitted_as_kueue_has_it() -> None:
     assert (found.nodes, found.cores_per_unit, found.walltime_s) == (3, 2, 60)
     assert (found.home_cluster, list(found.clusters)) == ("alpha", ["alpha"])
     assert found.app_id == "lu"
+
+
+def test_the_application_is_that_of_its_pods_or_its_own() -> None:
+    """Of pods that are a group Kueue copies labels to the Workload alone."""
+    app, other = {"coplace.io/app": "lu.C"}, {"coplace.io/app": "ep.D"}
+    found = workload()
+    assert isinstance(found.fields, dict)
+    found.fields["metadata"]["labels"] = app
+    kept = identified("alpha", found.fields)
+    assert submission_of(kept, ["alpha"], TERMS).app_id == "lu.C"
+    kept.fields["spec"]["podSets"][0]["template"]["metadata"]["labels"] = other
+    assert submission_of(kept, ["alpha"], TERMS).app_id == "ep.D"
 
 
 def test_priorities_keep_their_order() -> None:

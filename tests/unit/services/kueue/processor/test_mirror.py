@@ -130,7 +130,7 @@ def test_a_copy_is_of_the_workload_of_its_name_at_a_manager() -> None:
     record = found.record(root.id)
     assert record is not None
     assert found.copy(root, record) == copy
-    found.note_deleted(copy)
+    found.note_deleted(copy.id)
     assert found.copy(root, record) is None
     assert not mirror().is_copy(copy), "without a manager of its own it is one like others"
 

@@ -1,0 +1,85 @@
+"""Coplace beside Kueue, and what it charged."""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from coplace.v1.pricing_pb2 import ChargeMade
+
+from cli.kafka_topics import KafkaTopics
+from cli.stages import create_topics
+from deploy.local.ports import free_ports
+from deploy.local.program import Program
+from deploy.local.servers import LocalServers
+from shared.kubernetes.objects import time_us
+from shared.process.settings import Settings
+from shared.streams.on_kafka.deployment import Deployment
+from tests.kueue.rounds import Round, Watched, name_in
+
+NAME: Final = "kueue"
+_CHARGES: Final = "prices.charges"
+
+
+def region(servers: LocalServers) -> Deployment:
+    """Return the topics of Coplace, which are made."""
+    bootstrap = servers.kafka_bootstrap
+    settings = Settings(kafka_bootstrap=bootstrap, namespace=NAME, kafka_partitions=2)
+    found = Deployment.from_settings(settings)
+    create_topics(found)
+    return found
+
+
+def programs(there: Mapping[str, Any], folder: Path, *more: str) -> list[Program]:
+    """Return ingest, placement, pricing, the adapter of what its file of clusters says, and
+    more services."""
+    (folder / "clusters.yaml").write_text(yaml.safe_dump(there))
+    names = ("ingest", "placement", "pricing", *more, "kueue")
+    ports = free_ports(2 + len(names))
+    environment = {
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "COPLACE_NAMESPACE": NAME,
+        "COPLACE_KAFKA_PARTITIONS": "2",
+        "COPLACE_SESSION_TIMEOUT_S": "120",
+        "COPLACE_INGEST_PORT": str(ports[0]),
+        "COPLACE_PLACEMENT_PORT": str(ports[1]),
+        "COPLACE_PRICING_GRACE_S": "0",
+        "COPLACE_KUEUE_SITE": "north",
+        "COPLACE_KUEUE_DEFAULT_WALLTIME_S": "600",
+        "COPLACE_KUEUE_CLUSTERS_FILE": str(folder / "clusters.yaml"),
+        "COPLACE_KUEUE_INGEST_ADDRESS": f"127.0.0.1:{ports[0]}",
+        "COPLACE_KUEUE_PLACEMENT_ADDRESS": f"127.0.0.1:{ports[1]}",
+    }
+    return [
+        Program(
+            name,
+            [sys.executable, "-m", f"services.{name}"],
+            {**environment, "COPLACE_HTTP_PORT": str(port)},
+            f"http://127.0.0.1:{port}/readyz",
+        )
+        for name, port in zip(names, ports[2:], strict=True)
+    ]
+
+
+def charged(deployment: Deployment, kubelets: Watched, found: Round) -> int:
+    """Print how charges differ from what the nodes saw; how many differ. What Coplace has no say on
+    is charged nothing."""
+    runs: dict[str, list[float]] = {}
+    for each in KafkaTopics(deployment).topic(_CHARGES):
+        if isinstance(each.payload, ChargeMade):
+            runs.setdefault(name_in(each.payload.job_id), []).append(each.payload.runtime_s)
+    wrong = 0
+    for name in found.wait_s:
+        ready, ended = kubelets.ready[name], kubelets.ended.get(name, {})
+        real = (time_us(max(ended.values())) - time_us(max(ready.values()))) / 1e6 if ended else 0
+        told = runs.get(name, [])
+        is_its = found.queue in ("coplace", "silence", "upgrade") or (
+            found.queue == "release" and told
+        )
+        if told != ([real] if is_its else []):
+            wrong += 1
+            print(f"{name}, a {found.submitted[name][0].kind}: ran {real} s, charged {told}")
+    print(f"{found.queue}: charges other than what ran: {wrong} of {len(found.wait_s)}")
+    return wrong
