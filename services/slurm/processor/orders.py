@@ -297,12 +297,14 @@ def _not_started(job: SlurmJob) -> Decline:
 
 
 def _drop(decision: PlacementDecided, job: SlurmJob | None) -> list[Order]:
-    """It is not to start any more: its end is then seen."""
+    """It is not to start any more: its end is then seen. One that left the queue under a grant is
+    answered: its end may be of another cluster of this Slurm than the nodes that it was to get."""
     if job is not None and job.is_pending and decision.reason:
         return [Explain(decision.reason), Cancel()]
     if job is not None and (job.is_pending or job.has_nodes):
         return [Cancel()]
-    return [Decline(_GONE)] if job is None and decision.grant else []
+    has_run = job is not None and job.has_run
+    return [Decline(_GONE)] if decision.grant and not has_run else []
 
 
 def _act(decision: PlacementDecided, job: SlurmJob | None) -> list[Order]:
