@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from itertools import cycle
 from pathlib import Path
@@ -48,6 +49,8 @@ class SeedResult(NamedTuple):
 def played(given: argparse.Namespace, seed: int, root: Path | None) -> SeedResult:
     """Play the lines of a seed on both."""
     lines = drawn(Random(seed), given.jobs, given.over_s, given.longest_s, is_full=True)
+    if given.no_het:
+        lines = [replace(line, beside="") for line in lines]
     with ExitStack() as stack:
         within = str(root / "tmp") if root else None
         folders = [
@@ -205,6 +208,7 @@ def main() -> int:
     parser.add_argument("--longest-s", type=int, default=10, help="the longest job")
     parser.add_argument("--order", default="manager", help="Coplace's setting of the policy")
     parser.add_argument("--policy", nargs="*", default=[], help="more of them: discipline=slurm")
+    parser.add_argument("--no-het", action="store_true", help="their first parts alone")
     parser.add_argument("--kills", action="store_true", help="end everything hard in turn")
     parser.add_argument("--keep", type=Path, help="a folder for logs, accounts, inputs")
     parser.add_argument("--slurm", choices=("22.05", *BUILT), default="22.05")

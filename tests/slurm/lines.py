@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 from random import Random
 from typing import Final
 
@@ -12,6 +13,8 @@ _NAMES: Final = (
     *("two\nlines", "tab\tx", "gr\udcf6\udcdfe", "na\udcefve\n" + "y" * 257, "gr öße"),
     *("\U0001f600", 'it\'s \\ "q" |x', "ü" * 200, "(null)", "%j;$(id)", "JobId=7 StartTime=0"),
 )
+# Of a minute that a job asks for it lasts so long at most: by that Slurm has started it.
+_LASTS_A_MINUTE_S: Final = 50
 # Each job of this name waits for those before it.
 _SINGLE: Final = "single"
 _AFTER: Final = ("after", "afterany", "afterok", "afternotok")
@@ -111,7 +114,7 @@ def drawn(rng: Random, count: int, over_s: float, longest_s: int, *, is_full: bo
             partitions=rng.choice(_PARTITIONS),
             cores=rng.choice((1, 1, 1, 2, 3)),
             lasts_s=rng.randint(1, longest_s),
-            limit_min=rng.choice((1, 2)),
+            limit_min=rng.choice((1, 2)) * ceil(longest_s / _LASTS_A_MINUTE_S),
         )
         kinds = [*_KINDS, "qos"] if is_full else _KINDS
         kinds = [*kinds, "requeue"] if is_full and place < count // 3 else kinds

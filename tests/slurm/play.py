@@ -13,6 +13,9 @@ from tests.slurm.watcher import Eligible, ShownJob, Watcher, rooms, shown_jobs
 from tests.support.slurm import LocalSlurm
 
 _LOOKS_EVERY_S: Final = 0.4
+# Jobs of whole seconds would end at one place within the seconds in which slurmctld looks at what
+# waits: whoever is later than that by a moment would lose a second each time.
+_GOLDEN: Final = 0.618034
 # So long a job runs before its user does something to it.
 _RUNS_S: Final = 2.0
 _TRIES: Final = 20
@@ -82,7 +85,10 @@ class Play:
     def _submit(self, place: int, line: Line) -> None:
         journal = self._slurm.inside / "journal"
         script = _SCRIPT.format(
-            place=place, journal=journal, lasts_s=line.lasts_s, exit_code=line.exit_code
+            place=place,
+            journal=journal,
+            lasts_s=f"{line.lasts_s + place * _GOLDEN % 1:.3f}",
+            exit_code=line.exit_code,
         )
         options = line.options(self.numbers)
         self.submitted_s[place] = time.time()

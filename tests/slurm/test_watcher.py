@@ -68,6 +68,14 @@ def test_a_node_that_a_wider_job_waits_for_is_not_wasted() -> None:
     assert both.longest_wasted_s > 0
 
 
+def test_a_node_that_a_heterogeneous_job_before_waits_for_is_not_wasted() -> None:
+    both, one = Line(0, "het", ("big",), beside="small"), Line(0, "plain", ("big",))
+    found = watched((shown(1), both), (shown(2), one), b1=_IDLE)
+    assert (found.longest_wasted_s, found.longest_passed_s) == (0, 0)
+    behind = watched((shown(1), one), (shown(2), both), b1=_IDLE)
+    assert behind.longest_wasted_s > 0
+
+
 def test_a_job_is_eligible_when_what_it_waits_for_has_ended() -> None:
     lines = [Line(0, "plain", ("big",)), Line(0, "dependency", ("big",), awaits=(("afterany", 0),))]
     ended, waits = shown(1, "COMPLETED", end_s=50), shown(2)

@@ -217,13 +217,13 @@ class Watcher:
         places: Mapping[int, int],
         eligible: Eligible,
     ) -> bool:
-        """Return whether a job waits for nothing but nodes. Heterogeneous ones wait for nodes of
-        several kinds at once, those that have licences for others that do."""
+        """Return whether a job waits for nothing but nodes. Those that have licences wait for
+        others that do."""
         if job.number not in places:
             return False
         line = self._lines[places[job.number]]
         since_s = eligible.since_s(job)
-        if since_s is None or since_s > time.time() or line.beside or line.licences:
+        if since_s is None or since_s > time.time() or line.licences:
             return False
         # Slurm lets what was requeued wait for two minutes.
         beside = sum(other.number == job.number and other.state == "RUNNING" for other in jobs)
@@ -233,9 +233,14 @@ class Watcher:
 def _wasted(
     waiting: Sequence[tuple[ShownJob, Line]], rooms_now: Mapping[str, Room]
 ) -> Iterator[tuple[str, str]]:
-    """The idle nodes on which a job could start, which no wider one before it waits for."""
+    """The idle nodes on which a job could start, which no wider one before it waits for, nor a
+    heterogeneous one."""
     idle = {name: room for name, room in rooms_now.items() if room.is_idle}
     for job, line in waiting:
+        if line.beside:
+            for each in _of_either_part(line) & idle.keys():
+                del idle[each]
+            continue
         places = _places(line, idle)
         if len(places) >= max(line.nodes, 1):
             name = f"{job.number}_{job.task}"
@@ -251,10 +256,15 @@ def _passed(
     """The jobs that fit on nodes that no job before them waits for."""
     left = dict(rooms_now)
     for job, line in waiting:
-        if len(_places(line, left)) >= max(line.nodes, 1):
+        if not line.beside and len(_places(line, left)) >= max(line.nodes, 1):
             yield f"{job.number}_{job.task}", f"{line.kind}, {job.reason}"
-        for each in line.may_use & left.keys():
+        for each in _of_either_part(line) & left.keys():
             del left[each]
+
+
+def _of_either_part(line: Line) -> frozenset[str]:
+    """Return the nodes that a job may wait for."""
+    return line.may_use | line.beside_may_use if line.beside else line.may_use
 
 
 def _places(line: Line, rooms_now: Mapping[str, Room]) -> frozenset[str]:

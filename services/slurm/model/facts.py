@@ -101,13 +101,41 @@ def _say_parts(submitted: JobSubmitted, job: SlurmJob, terms: SlurmTerms) -> Set
         submitted.ClearField(name)
     submitted.nodes = sum(part.nodes for part in parts)
     submitted.walltime_s = max(part.walltime_s for part in parts)
-    submitted.parts.extend(map(_part, parts))
+    if _are_alike(parts):
+        _say_units_of(submitted, parts)
+    else:
+        submitted.parts.extend(map(_part, parts))
     submitted.priority, submitted.is_interactive = job.priority, job.is_interactive
     submitted.reservation = printable(job.reservation)
     submitted.architectures.append(printable(terms.architecture))
     no_gang = _why_no_gang(submitted, job)
     _say_held(submitted, job, why_not_followed(job, terms.select) or no_gang)
     return repaired
+
+
+def _are_alike(parts: Sequence[JobSubmitted]) -> bool:
+    """Return whether each part wants any one of the same nodes, beside others: then they are equal
+    units of one job, and no gang, which has whole nodes."""
+    where = [(list(part.partitions), part.features, list(part.nodes_excluded)) for part in parts]
+    return all(
+        part.nodes == 1 and part.shareable and not part.nodes_wanted and each == where[0]
+        for part, each in zip(parts, where, strict=True)
+    )
+
+
+def _say_units_of(submitted: JobSubmitted, parts: Sequence[JobSubmitted]) -> None:
+    """Ask for as much for each part as the largest asks for."""
+    first = parts[0]
+    submitted.cores_per_unit = max(part.cores_per_unit for part in parts)
+    submitted.memory_gib_per_unit = max(part.memory_gib_per_unit for part in parts)
+    for part in parts:
+        for name, count in part.resources_per_unit.items():
+            most = max(count, submitted.resources_per_unit.get(name, 0))
+            submitted.resources_per_unit[name] = most
+    submitted.units_per_node, submitted.shareable = 1, True
+    submitted.partitions.extend(first.partitions)
+    submitted.features = first.features
+    submitted.nodes_excluded.extend(first.nodes_excluded)
 
 
 def _part(of: JobSubmitted) -> Part:

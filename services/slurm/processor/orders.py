@@ -205,12 +205,22 @@ def _start(decision: PlacementDecided, job: SlurmJob | None, now_us: int) -> lis
         return [Hold(GrantAnswer(decision.grant)), Decline("too late")]
     if not job.parts:
         return [_release(decision, job, decision.node_names)]
-    # One that can be no gang is started by who says so, on what is free.
     of_parts = [tuple(each.node_names) for each in decision.parts]
-    named = of_parts or [()] * len(job.parts)
+    named = of_parts or _dealt(decision, job)
     longest_min = max(part.asked_limit_min or _UNLIMITED_MIN for part in job.parts)
     pairs = zip(job.parts, named, strict=True)
     return [ReleaseParts([_release(decision, part, on, longest_min) for part, on in pairs])]
+
+
+def _dealt(decision: PlacementDecided, job: SlurmJob) -> list[tuple[str, ...]]:
+    """Return the nodes of parts that are no gang: one for each of those that may be on the same
+    nodes. What can't be followed is started by who says so, on what is free."""
+    hosts = [name for each in decision.node_names for name in expand(each)]
+    where = {(tuple(part.partitions), part.features, part.excluded) for part in job.parts}
+    wants = any(part.wanted for part in job.parts)
+    if len(hosts) != len(job.parts) or len(where) > 1 or wants:
+        return [()] * len(job.parts)
+    return [(name,) for name in hosts]
 
 
 def _over(decision: PlacementDecided, job: SlurmJob | None) -> list[Order]:
@@ -287,12 +297,14 @@ def _not_started(job: SlurmJob) -> Decline:
 
 
 def _drop(decision: PlacementDecided, job: SlurmJob | None) -> list[Order]:
-    """It is not to start any more: its end is then seen."""
+    """It is not to start any more: its end is then seen. One that left the queue under a grant is
+    answered: its end may be of another cluster of this Slurm than the nodes that it was to get."""
     if job is not None and job.is_pending and decision.reason:
         return [Explain(decision.reason), Cancel()]
     if job is not None and (job.is_pending or job.has_nodes):
         return [Cancel()]
-    return [Decline(_GONE)] if job is None and decision.grant else []
+    has_run = job is not None and job.has_run
+    return [Decline(_GONE)] if decision.grant and not has_run else []
 
 
 def _act(decision: PlacementDecided, job: SlurmJob | None) -> list[Order]:

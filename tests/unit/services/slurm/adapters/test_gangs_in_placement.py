@@ -5,6 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 
 from coplace.v1.control_pb2 import ClusterDeclared, Partition
@@ -25,6 +26,7 @@ from services.slurm.adapters.publisher import SlurmPublisher
 from services.slurm.adapters.runs import RunsSeen
 from services.slurm.model.het_jobs import as_a_whole, with_gangs
 from services.slurm.model.jobs import SlurmJob
+from services.slurm.model.select_rules import SelectRules
 from services.slurm.model.shapes import NodeShapes
 from services.slurm.processor.orders import Release
 from shared.catalogue.event import Event
@@ -43,6 +45,7 @@ NAMES: Final = tuple(f"n{number}" for number in range(1, NODES + 1))
 # Each takes two nodes, so that the second waits for the first.
 FIRSTS: Final = (17, 27)
 _ALL: Final = 10**9
+_CORES: Final = 2
 
 
 class KilledError(Exception):
@@ -67,7 +70,8 @@ class PlayedSlurm:
                     "required_nodes": "",
                     "excluded_nodes": "",
                     "partition": "all",
-                    "tres_req_str": "cpu=1,node=1",
+                    "cpus": _CORES,
+                    "tres_req_str": f"cpu={_CORES},node=1",
                 }
                 self.all[first + offset] = {**JOB, **own, **whole}
 
@@ -115,7 +119,7 @@ class PlayedSlurm:
             if self._waits(first) and is_free and self.all[first]["priority"]:
                 self.starts[first] += 1
                 for number, node in zip(self.parts(first), asked, strict=True):
-                    began = {"start_time": self.now_s, "tres_alloc_str": "cpu=1,node=1"}
+                    began = {"start_time": self.now_s, "tres_alloc_str": f"cpu={_CORES},node=1"}
                     self.all[number].update(job_state="RUNNING", nodes=node, **began)
 
     def end(self, number: int) -> None:
@@ -152,9 +156,13 @@ class PlayedSlurm:
 
 
 class Course:
-    """What takes place between a Slurm and placement."""
+    """What takes place between a Slurm and placement. Where nodes are shared the parts are equal
+    units, of as many cores as a node has."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_shared: bool) -> None:
+        shape = {"cpus": _CORES, "partitions": ["all"]}
+        self.shapes = NodeShapes([{"name": name, **shape} for name in NAMES])
+        self._terms = replace(TERMS, select=SelectRules(shares_nodes=is_shared), shapes=self.shapes)
         self.slurm, self.told = PlayedSlurm(), PlayedRegion()
         self.placement = region.placement()
         self.asked: deque[PlacementDecided] = deque()
@@ -166,7 +174,7 @@ class Course:
             node_model="gold-6254",
             nodes=NODES,
             node_names=[f"n[1-{NODES}]"],
-            cores_per_node=36,
+            cores_per_node=_CORES,
             pstates_ghz=[1.2, 2.1],
             idle_power_w=100.0,
             peak_bandwidth_gbps=140.0,
@@ -184,12 +192,11 @@ class Course:
         self.slurm.left = _ALL
         looks, notes = SlurmLooks(self.slurm), JobNotes(self.slurm)  # type: ignore[arg-type]
         runs = RunsSeen.beside(self.told, SITE, ["alpha"])
-        self.publisher = SlurmPublisher(self.told, TERMS, runs)
-        shapes = NodeShapes([{"name": name, "cpus": 4, "partitions": ["all"]} for name in NAMES])
+        self.publisher = SlurmPublisher(self.told, self._terms, runs)
         self.obedience = Obedience(
             self.slurm,  # type: ignore[arg-type]
             *(self.told, SITE, notes, looks),
-            shapes=lambda: shapes,
+            shapes=lambda: self.shapes,
         )
 
     def go_on(self) -> None:
@@ -250,7 +257,7 @@ def order(event: Event) -> tuple[int, int]:
 def test_each_starts_whole_and_holds_its_nodes_once_wherever_the_process_is_killed(
     data: st.DataObject,
 ) -> None:
-    course = Course()
+    course = Course(is_shared=data.draw(st.booleans()))
     slurm = course.slurm
     steps: dict[str, Callable[[], object]] = {
         "go on": course.go_on,

@@ -115,6 +115,38 @@ def test_a_gang_has_the_parts_as_slurm_would_give_them() -> None:
     assert not found.held_because
 
 
+def test_parts_that_may_be_beside_others_on_the_same_nodes_are_equal_units_of_one_job() -> None:
+    small = {"partition": "small", "excluded_nodes": "n9"}
+    found = submitted(
+        gang(
+            part(0, **small, tres_req_str="cpu=1,mem=2G,node=1", cpus=1),
+            part(1, **small, tres_req_str="cpu=3,mem=1G,node=1", cpus=3, tasks=3, time_limit=9),
+        )
+    )
+    assert not found.parts
+    assert (found.nodes, found.units_per_node, found.cores_per_unit) == (2, 1, 3)
+    assert (found.memory_gib_per_unit, found.walltime_s, found.shareable) == (2, 540, True)
+    assert (list(found.partitions), list(found.nodes_excluded)) == (["small"], ["n9"])
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        {"partition": "big"},
+        {"features": "gpu"},
+        {"excluded_nodes": "n3"},
+        {"required_nodes": "n1"},
+        {"node_count": 2, "cpus": 2, "tasks": 2, "tres_req_str": "cpu=2,node=2"},
+        {"shared": "none"},
+    ],
+)
+def test_parts_that_differ_in_where_they_may_be_or_have_nodes_alone_are_a_gang(
+    second: dict[str, Any],
+) -> None:
+    small = {"partition": "small", "tres_req_str": "cpu=1,node=1"}
+    assert len(submitted(gang(part(0, **small), part(1, **{**small, **second}))).parts) == 2
+
+
 @pytest.mark.parametrize(
     ("second", "words"),
     [

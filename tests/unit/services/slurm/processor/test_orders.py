@@ -153,6 +153,16 @@ def test_what_shall_not_run_leaves_slurm(verdict: int) -> None:
     assert orders(decision, ENDED, NOW_US) == []
 
 
+def test_nodes_of_a_job_that_its_user_took_out_before_it_started_are_given_back() -> None:
+    """It may have been granted nodes of another cluster than that of its end."""
+    never = SlurmJob({**ENDED.fields, "job_state": "CANCELLED", "nodes": ""})
+    decision = PlacementDecided(verdict=VERDICT_CANCELLED, grant=1)
+    gone = [Decline("Slurm does not have the job any more")]
+    assert orders(decision, never, NOW_US) == orders(decision, None, NOW_US) == gone
+    decision.grant = 0
+    assert orders(decision, never, NOW_US) == orders(decision, None, NOW_US) == []
+
+
 def test_a_job_that_waits_says_why_before_it_leaves_slurm() -> None:
     decision = PlacementDecided(verdict=VERDICT_REJECTED, reason="no cluster has 9 nodes")
     assert orders(decision, PENDING, NOW_US) == [Explain("no cluster has 9 nodes"), Cancel()]

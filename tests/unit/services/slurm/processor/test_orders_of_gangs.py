@@ -76,9 +76,17 @@ def test_a_part_without_a_limit_has_that_of_the_whole() -> None:
 def test_what_an_operator_lets_in_that_can_be_no_gang_starts_on_what_is_free() -> None:
     decision = start("n1", "n2")
     del decision.parts[:]
-    [release] = orders(decision, gang({}, {}), 0)
+    [release] = orders(decision, gang({}, {"partition": "big"}), 0)
     assert isinstance(release, ReleaseParts)
     assert [(each.nodes, each.count) for each in release.parts] == [((), 0), ((), 0)]
+
+
+def test_parts_that_are_equal_units_of_one_job_are_released_on_a_node_each() -> None:
+    decision = start()
+    decision.node_names.append("n[1-2]")
+    [release] = orders(decision, gang({}, {}), 0)
+    assert isinstance(release, ReleaseParts)
+    assert [(each.nodes, each.count) for each in release.parts] == [(("n1",), 1), (("n2",), 1)]
 
 
 def test_a_start_that_took_place_is_made_once() -> None:
