@@ -100,7 +100,7 @@ class _OfKubeconfig(BaseModel):
     model_config = ConfigDict(alias_generator=lambda name: name.replace("_", "-"))
 
 
-class _Cluster(_OfKubeconfig):
+class _ServerEntry(_OfKubeconfig):
     server: str
     certificate_authority: str = ""
     certificate_authority_data: str = ""
@@ -141,8 +141,8 @@ class _Context(BaseModel):
     namespace: str = ""
 
 
-class _NamedCluster(_Named):
-    cluster: _Cluster
+class _NamedApiServer(_Named):
+    cluster: _ServerEntry
 
 
 class _NamedUser(_Named):
@@ -154,7 +154,7 @@ class _NamedContext(_Named):
 
 
 class _Kubeconfig(_OfKubeconfig):
-    clusters: list[_NamedCluster]
+    clusters: list[_NamedApiServer]
     users: list[_NamedUser] = []
     contexts: list[_NamedContext]
     current_context: str = ""
@@ -280,7 +280,7 @@ def _named(entries: list[_Entry], name: str, path: Path, what: str) -> _Entry:
     raise AccessError(f"{path} has no {what} {name!r}")
 
 
-def _tls(cluster: _Cluster, folder: Path) -> ssl.SSLContext:
+def _tls(cluster: _ServerEntry, folder: Path) -> ssl.SSLContext:
     if cluster.insecure_skip_tls_verify:
         return trusting_all()
     file = cluster.certificate_authority

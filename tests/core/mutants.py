@@ -249,8 +249,8 @@ MUTANTS: Final = (
     Mutant(
         "the limits of a partition hold for nobody",
         "scheduling/eligibility.py",
-        "return fits and in_time and partition.admits(job.account, job.user)",
-        "return partition.admits(job.account, job.user)",
+        "return fits and in_time and (is_open or partition.admits(job.account, job.user))",
+        "return is_open or partition.admits(job.account, job.user)",
         soonest=5,
     ),
     Mutant(

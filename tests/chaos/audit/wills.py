@@ -150,7 +150,7 @@ class Managers:
 
     def learn(self, event: Event) -> None:
         """One more word; a copy of an older one says nothing, nor does that of an undeclaration
-        after which the cluster came back."""
+        after which the cluster was declared anew."""
         stamp = event.time_us, event.id
         match event.payload:
             case ManagerAlive() as told:

@@ -71,7 +71,7 @@ def test_every_value_of_every_setting_survives_a_first_empty_round(
 def test_what_is_started_is_what_the_distributions_hold() -> None:
     assert set(ENTRIES) | ONE_SHOT == modules_with_main()
     assert set(ENTRIES) >= WITH_STAGES.keys()
-    assert console_scripts().keys() == {"coplace", "coplace-agent"}
+    assert console_scripts().keys() == {"coplace", "coplace-agent", "kubectl-coplace"}
 
 
 def test_each_class_of_settings_is_read_by_some_program() -> None:

@@ -102,7 +102,7 @@ def test_why_asks_by_the_id_of_the_job(server: Any, monkeypatch: pytest.MonkeyPa
         (("why", "no"), "namespace physics of alpha has no Job no"),
         (("why", "plain"), "not in a queue of Coplace"),
         (("why", "lu", "--context", "gamma"), "has no context 'gamma'"),
-        (("why", "lu", "--kubeconfig", "/no/where"), "is no kubeconfig"),
+        (("why", "lu", "--kubeconfig", "/no/where"), "/no/where cannot be read"),
     ],
 )
 def test_what_cannot_be_found_is_said_in_a_line(
