@@ -512,8 +512,8 @@ MUTANTS: Final = (
     Mutant(
         "parts of cores are packed as whole ones",
         "scheduling/problem.py",
-        "return job.unit_millicores or millicores(cluster",
-        "return millicores(job.cores_per_unit) or millicores(cluster",
+        "        return job.unit_millicores\n",
+        "        return millicores(job.cores_per_unit)\n",
         soonest=2000,
     ),
     Mutant(

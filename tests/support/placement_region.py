@@ -1,5 +1,5 @@
-"""A region of ingest and placement as processes on real Kafka, and what is told and asked there
-over gRPC."""
+"""A region of ingest and placement as processes on real Kafka, and what is reported and asked
+there over gRPC."""
 
 import os
 import subprocess
