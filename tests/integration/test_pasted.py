@@ -82,6 +82,7 @@ ELSEWHERE = {
     "coplace slurm catch-up": "tests/integration/test_slurm_accounts.py",
     "coplace slurm check": "tests/unit/cli/slurm/test_slurm_cli.py",
     "coplace slurm reconcile": "tests/integration/test_slurm_accounts.py",
+    "coplace kubernetes release": "tests/unit/cli/kubernetes/test_kubernetes_cli.py",
     "coplace slurm release": "tests/unit/cli/slurm/test_slurm_cli.py",
     "coplace simulate --swf small.swf": "tests/unit/docs/test_worked_examples.py",
     "coplace topics acls": "tests/unit/shared/catalogue/access/test_rules.py",
