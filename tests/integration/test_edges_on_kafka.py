@@ -37,9 +37,9 @@ from shared.process.settings import Settings
 from shared.streams.on_kafka.admin import admin_client, ensure_topics
 from shared.streams.on_kafka.clients import Publisher, Reader
 from shared.streams.on_kafka.deployment import Deployment
+from tests.support.patience import PATIENCE_S
 from tests.unit.services.ingest.envelopes import JOB, NOW_US, PAYLOADS, envelope
 
-_DEADLINE_S = 60.0
 _MODULES = {
     "ingest": "services.ingest",
     "ingest-jobcomp": "services.ingest.jobcomp",
@@ -185,7 +185,7 @@ def edges(servers: LocalServers) -> Iterator[Edges]:
 
 def eventually(condition: Callable[[], bool]) -> None:
     """Wait until something is so."""
-    deadline = time.monotonic() + _DEADLINE_S
+    deadline = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline, "it did not come about"
         time.sleep(0.1)
