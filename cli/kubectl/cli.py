@@ -23,11 +23,12 @@ from cli.kubectl.current import (
     jobs_there,
     known_id,
 )
-from cli.kubernetes.cli import only_warnings, report
+from cli.kubernetes.cli import report
 from cli.main import main as begin
 from cli.main import why as why_id
 from cli.notes import utc
 from cli.output import Output, OutputName, Row, write
+from cli.quiet import only_warnings
 from cli.times import clock_us
 from coplace_client.calls import UnansweredError
 from coplace_client.errors import UnusableError
@@ -176,8 +177,8 @@ def release(
 
     It needs the right to change Jobs and the records of Coplace, which operators have.
     """
-    only_warnings()
-    done, job_id = asyncio.run(_released(current(kubeconfig, context, namespace), job, wait_s))
+    with only_warnings():
+        done, job_id = asyncio.run(_released(current(kubeconfig, context, namespace), job, wait_s))
     report(done, job_id)
 
 

@@ -1,14 +1,13 @@
 """`coplace kubernetes`: what an operator of Kubernetes clusters does beside the process."""
 
 import asyncio
-import logging
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated
 
-import structlog
 import typer
 
+from cli.quiet import only_warnings
 from services.kubernetes.adapters.api import connected
 from services.kubernetes.adapters.releasing import JobsReleased
 from services.kubernetes.adapters.releasing import release as release_jobs
@@ -52,13 +51,9 @@ def release(
     if everything == bool(job):
         raise typer.BadParameter("name a Job, or give --all", param_hint="JOB")
     own = KubernetesSettings(site=site, clusters_file=clusters, queue=queue)
-    report(asyncio.run(_released(own, job, wait_s)), job)
-
-
-def only_warnings() -> None:
-    """Log nothing less: what the command says is for people."""
-    warnings = structlog.make_filtering_bound_logger(logging.WARNING)
-    structlog.configure(wrapper_class=warnings)
+    with only_warnings():
+        done = asyncio.run(_released(own, job, wait_s))
+    report(done, job)
 
 
 def report(done: JobsReleased, job: str = "") -> None:
@@ -81,7 +76,6 @@ def report(done: JobsReleased, job: str = "") -> None:
 
 async def _released(own: KubernetesSettings, job: str, wait_s: float) -> JobsReleased:
     there = clusters_of(own.clusters_file)
-    only_warnings()
     async with AsyncExitStack() as opened:
         apis = {each.name: await opened.enter_async_context(connected(each)) for each in there}
         return await release_jobs(apis, own.terms(there), job, wait_s)

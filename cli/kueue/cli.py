@@ -1,13 +1,12 @@
 """`coplace kueue`: what an operator of a Kueue does beside the process."""
 
 import asyncio
-import logging
 from pathlib import Path
 from typing import Annotated
 
-import structlog
 import typer
 
+from cli.quiet import only_warnings
 from services.kueue.adapters.following import connected
 from services.kueue.adapters.giving_back import WorkloadsReleased, give_back
 from services.kueue.settings import KueueSettings, clusters_of
@@ -48,7 +47,8 @@ def release(
             "must be given: all Workloads go back, or none", param_hint="--all"
         )
     own = KueueSettings(site=site, clusters_file=clusters, name=name)
-    done = asyncio.run(_given_back(own))
+    with only_warnings():
+        done = asyncio.run(_given_back(own))
     typer.echo(f"{done.workloads} Workloads are Kueue's")
     for queue in done.queues:
         typer.echo(f"ClusterQueue {queue} does not ask Coplace any more")
@@ -56,7 +56,5 @@ def release(
 
 async def _given_back(own: KueueSettings) -> WorkloadsReleased:
     there = clusters_of(own.clusters_file)
-    warnings = structlog.make_filtering_bound_logger(logging.WARNING)
-    structlog.configure(wrapper_class=warnings)
     async with connected(there) as apis:
         return await give_back(apis, there, own.terms(there.clusters))

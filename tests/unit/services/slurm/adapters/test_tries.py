@@ -2,12 +2,10 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping
 from typing import Any
 
 import grpc
-import pytest
-import structlog
 from coplace.v1.placement_pb2 import (
     ACTION_KIND_SUSPEND,
     VERDICT_ACTION,
@@ -15,9 +13,8 @@ from coplace.v1.placement_pb2 import (
     Action,
     PlacementDecided,
 )
-from structlog.testing import LogCapture
+from structlog.testing import capture_logs
 
-from services.slurm.adapters import tries as of_tries
 from services.slurm.adapters.commands import SlurmBusyError, SlurmError, SlurmRefusedError
 from services.slurm.adapters.looks import SlurmLooks
 from services.slurm.adapters.notes import JobNotes
@@ -30,17 +27,6 @@ from tests.unit.services.slurm.fields import JOB, RUNS, SUBMIT_S
 from tests.unit.services.slurm.region import SITE, PlayedRegion, unanswered
 
 JOB_ID = f"north/alpha/17/{SUBMIT_S}"
-Logs = list[MutableMapping[str, Any]]
-
-
-@pytest.fixture
-def logs(monkeypatch: pytest.MonkeyPatch) -> Logs:
-    """What is logged there, whatever happens to the loggers of the process meanwhile."""
-    captured = LogCapture()
-    bound = structlog.make_filtering_bound_logger(0)
-    own = structlog.wrap_logger(None, processors=[captured], wrapper_class=bound)
-    monkeypatch.setattr(of_tries, "log", own)
-    return captured.entries
 
 
 class PlayedSlurm:
@@ -74,12 +60,13 @@ def tries(slurm: PlayedSlurm, region: PlayedRegion) -> Tries:
     return Tries(Obedience(slurm, region, SITE, JobNotes(slurm), SlurmLooks(slurm)), retry_s=0.001)  # type: ignore[arg-type]
 
 
-def test_a_decision_is_obeyed_over_failures_of_slurm_and_of_ingest(logs: Logs) -> None:
+def test_a_decision_is_obeyed_over_failures_of_slurm_and_of_ingest() -> None:
     slurm, region = PlayedSlurm(), PlayedRegion()
     region.failures = [unanswered(grpc.StatusCode.UNAVAILABLE, "down")]
     both = tries(slurm, region)
-    for decision in (decided(JOB_ID), decided("north/alpha/18/1", grant=3)):
-        asyncio.run(both.obey(decision))
+    with capture_logs() as logs:
+        for decision in (decided(JOB_ID), decided("north/alpha/18/1", grant=3)):
+            asyncio.run(both.obey(decision))
     assert slurm.released == ["17"]
     assert [event.job_declined.grant for event in region.told] == [3]
     assert [each["did"] for each in logs if each["event"] == "obeyed"] == [
@@ -142,9 +129,10 @@ def test_a_start_that_slurm_refuses_is_declined_in_its_words_and_holds_up_no_oth
     assert slurm.words == {"17": GrantAnswer(1, submit_s=SUBMIT_S, limit="5", requeue="0")}
 
 
-def test_what_is_tried_again_is_of_one_job_and_ends(logs: Logs) -> None:
+def test_what_is_tried_again_is_of_one_job_and_ends() -> None:
     slurm = StubbornSlurm({17: SlurmBusyError("try again later"), 18: ZeroDivisionError()})
-    region = obeyed(slurm)
+    with capture_logs() as logs:
+        region = obeyed(slurm)
     assert slurm.released == ["19"]
     assert (slurm.tried["17"], slurm.tried["18"]) == (24, 3)
     assert [event.job_declined.reason for event in region.told] == ["ZeroDivisionError()"]
@@ -192,10 +180,11 @@ def test_an_action_that_slurm_refuses_is_refused_in_its_words() -> None:
     assert (refused.number, refused.reason) == (3, "Requested operation not supported")
 
 
-def test_a_word_that_ingest_refuses_is_set_aside(logs: Logs) -> None:
+def test_a_word_that_ingest_refuses_is_set_aside() -> None:
     slurm, region = StubbornSlurm({17: SlurmRefusedError("no", "no")}), PlayedRegion()
     region.failures = [unanswered(grpc.StatusCode.PERMISSION_DENIED, "no")]
-    assert asyncio.run(tries(slurm, region).obey(decided(JOB_ID))) == []
+    with capture_logs() as logs:
+        assert asyncio.run(tries(slurm, region).obey(decided(JOB_ID))) == []
     assert "set aside" in [each["event"] for each in logs]
 
 
