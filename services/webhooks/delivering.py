@@ -96,6 +96,7 @@ class Deliverer:
             await asyncio.wait(self._tasks, timeout=_GRACE_S)
         for task in self._tasks:
             task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def step(self) -> int:
         """Begin what is due, as far as connections are free; return how many these are."""

@@ -49,8 +49,8 @@ class Process:
             await pause(self.stop, _LOOK_AGAIN_S)
 
     async def run_until_stopped(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        """Work until the process shall stop. What nobody expected ends the process at once: it
-        goes on where it was."""
+        """Work until the process shall stop; return once the work has ended, so that what it uses
+        can be closed. What nobody expected ends the process at once: it goes on where it was."""
 
         def ended(running: asyncio.Task[None]) -> None:
             if not running.cancelled() and (error := running.exception()):
@@ -60,6 +60,7 @@ class Process:
         running.add_done_callback(ended)
         await self.stop.wait()
         running.cancel()
+        await asyncio.wait([running])
 
 
 Main = Callable[[Process], Awaitable[None]]

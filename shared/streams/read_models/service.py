@@ -248,6 +248,7 @@ def run_read_model(
             process.readiness.ready()
             await run_stateless(app, process.stop)
             watching.cancel()
+            await asyncio.wait([watching])
             check.close()
 
     run_process(name, main)

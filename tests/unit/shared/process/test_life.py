@@ -36,6 +36,27 @@ def test_work_is_cancelled_when_the_process_shall_stop(monkeypatch: pytest.Monke
     assert ends == []
 
 
+def test_what_the_work_uses_is_closed_after_the_work_has_ended() -> None:
+    seen: list[str] = []
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            for _ in range(3):  # as groups of tasks do, the work ends a few turns of the loop later
+                await asyncio.sleep(0)
+            seen.append("work ended")
+
+    async def play() -> None:
+        process = _process()
+        asyncio.get_running_loop().call_later(0.01, process.stop.set)
+        await process.run_until_stopped("played", work())
+        seen.append("closed")
+
+    asyncio.run(play())
+    assert seen == ["work ended", "closed"]
+
+
 def test_an_error_that_nobody_expected_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     ends: list[tuple[str, BaseException]] = []
     process, error = _process(), KeyError("lost")
