@@ -61,8 +61,8 @@ class EasyScheduler(BackfillScheduler):
         self.releases = Releases()
         self._shadow_s = inf
         self._may_wait_for_ever = self._is_capped
-        # What became of the cluster entry by entry. `_undone` are the ends of it that reservations
-        # took with them when they were given up, `_left` how many there were when a job went
+        # What became of the cluster entry by entry. `_undone` are the ends of it behind
+        # which entries got their turn again, `_left` how many there were when a job went
         # elsewhere.
         self._trail: list[_Noted] = []
         self._undone: list[list[_Noted]] = []
@@ -105,12 +105,23 @@ class EasyScheduler(BackfillScheduler):
         self.free += nodes
         self._unsettle()
 
+    def look_again(self) -> None:
+        """Give those behind the reservation their turn again."""
+        if self._blocked is not None:
+            self._undo(self._blocked.order)
+        super().look_again()
+
     def _cancel(self, order: int) -> None:
         super()._cancel(order)
+        self._undo(order)
+
+    def _undo(self, order: int) -> None:
+        """Note the cluster as it is now for those from an order on, whose turn comes again."""
         place = bisect_left(self._trail, order, key=_noted_order)
-        self._undone.append(self._trail[place:])
-        del self._trail[place:]
-        self._note(order)
+        if place < len(self._trail):
+            self._undone.append(self._trail[place:])
+            del self._trail[place:]
+            self._note(order)
 
     def _forget_reservation(self) -> None:
         super()._forget_reservation()

@@ -618,6 +618,7 @@ class Region:
         moved = [
             budget.keep(entry.arrival, kept._replace(draw_mw=budget.of(entry)))
             for budget in budgets
+            if budget.is_in_force(self.now_s)  # what nobody caps any more is nothing to give back
         ]
         for cluster in self.promises if any(moved) else ():
             if cluster != entry.cluster:

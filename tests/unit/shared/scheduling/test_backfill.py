@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.scheduling.backfill import Dispatch, Start, schedule, serve
+from shared.scheduling.dispatch import DONE
 from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import ClusterState, Load, NodeSet
 from shared.scheduling.power import Cap, PowerBudget, Scope
@@ -167,6 +168,21 @@ def test_the_promise_that_kept_a_job_back_is_told_after_it_was_given_up() -> Non
     assert plan.reservations() == {}
     found = state_before(plan, "a", waiting["a"][1])
     assert found.reservation == (1, 4, 10.0)
+
+
+def test_who_gets_a_turn_again_is_refused_by_what_is_free_then() -> None:
+    queue, refused = WaitQueue(), Entry(1, 1, 2, 99.0)
+    for each in (Entry(0, 0, 4, 50.0), refused, Entry(2, 2, 1, 5.0)):
+        queue.add(each)
+    scheduler = EasyScheduler(Load(4, 2, [NodeSet(2, 10.0)]), queue)
+    scheduler.begin(0.0)
+    scheduler.turn()
+    while scheduler.next_order != DONE:
+        scheduler.serve()
+        scheduler.turn()
+    assert scheduler.state_before(refused).free == 2
+    scheduler.look_again()
+    assert scheduler.state_before(refused).free == 1
 
 
 @pytest.mark.parametrize("alone", [True, False])
