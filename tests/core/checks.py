@@ -152,9 +152,9 @@ class Checks:
         if less is None or (less.nodes < entry.nodes and _is_gang(scheduler, entry)):
             return  # parts of a gang ask for no less than they are
         require(less != entry._replace(others=()), f"{waiting}: what is named is no constraint")
-        starts = _starts(self._with(now_s, waiting, less))
-        does = (waiting.arrival, waiting.cluster) in starts
-        require(does, f"{waiting} does not start as {less}")
+        again = self._with(now_s, waiting, less)
+        does = (waiting.arrival, waiting.cluster) in _starts(again)
+        require(does or _is_kept_later(plan, again), f"{waiting} does not start as {less}")
 
     def _with(self, now_s: float, waiting: Waiting, entry: Entry) -> Dispatch:
         """A pass with an entry in the place of one that waits."""
@@ -210,6 +210,22 @@ def _relaxed(plan: Dispatch, entry: Entry, cluster: str) -> Entry | None:
             return None
         less = less._replace(draw_mw=left_mw)
     return less
+
+
+def _is_kept_later(plan: Dispatch, again: Dispatch) -> bool:
+    """Whether watts or licences of a job are kept for later than in the other pass, where they were
+    kept for sooner on a cluster that this entry blocks now. At its turn they were not yet."""
+    pairs = [
+        (before, after)
+        for name, scheduler in plan.schedulers.items()
+        for before, after in zip(scheduler.budgets, again.schedulers[name].budgets, strict=True)
+    ]
+    kept = [
+        (before.reservation_of(arrival), after.reservation_of(arrival))
+        for before, after in pairs
+        for arrival in before.kept_for
+    ]
+    return any(one and other and other.start_s > one.start_s for one, other in kept)
 
 
 def _licence_lacks(
