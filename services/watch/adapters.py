@@ -23,7 +23,6 @@ from shared.streams.stages.consistency import LogFacts
 
 _TYPE: Final = b"coplace.v1.PlacementDecided"
 _POLL_MS: Final = 200
-_FETCH_WAIT_MS: Final = 100
 # So many at a time, so that others have their turn.
 _MOST_RECORDS: Final = 500
 
@@ -78,7 +77,6 @@ class KafkaDecisionLog:
             enable_auto_commit=False,
             # An offset that was removed is no reason to continue elsewhere: nothing is left out.
             auto_offset_reset="none",
-            fetch_max_wait_ms=_FETCH_WAIT_MS,
             max_partition_fetch_bytes=self._deployment.max_record_bytes,
         )
         consumer.assign(self._partitions)

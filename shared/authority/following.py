@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 TOPIC: Final = "authority"
 _POLL_MS: Final = 200
 # Kafka answers as soon as there is something; a question for the end waits behind this at most.
-_FETCH_WAIT_MS: Final = 100
 # A transaction that its writer left open hides what comes behind it until Kafka ends it.
 _PATIENCE_S: Final = 10.0
 
@@ -52,23 +51,25 @@ class Followed:
             partition for topic in topics for partition in deployment.topics.partitions(topic)
         ]
         self._moved = asyncio.Condition()
+        committed = {**deployment.connection, "isolation_level": "read_committed"}
+        # Has a connection of its own: behind a fetch an answer waits until that is answered.
+        self._asking = AIOKafkaConsumer(**committed, enable_auto_commit=False)
         self._consumer = AIOKafkaConsumer(
-            **deployment.connection,
-            isolation_level="read_committed",
+            **committed,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
-            fetch_max_wait_ms=_FETCH_WAIT_MS,
             max_partition_fetch_bytes=deployment.max_record_bytes,
         )
 
     async def start(self) -> None:
         """Read all that is committed now."""
         await self._consumer.start()
+        await self._asking.start()
         kafka_partitions = [self._known(partition) for partition in self._partitions]
         self._consumer.assign(kafka_partitions)
         await self._consumer.seek_to_beginning(*kafka_partitions)
         await self._skip()
-        ends = await EndsOfConsumer.of(self._consumer, kafka_partitions)
+        ends = await self._ends(kafka_partitions)
         while await ends.are_ahead():
             await self._read()
 
@@ -79,6 +80,7 @@ class Followed:
 
     async def stop(self) -> None:
         """Disconnect from the topic that is followed."""
+        await self._asking.stop()
         await self._consumer.stop()
 
     async def caught_up(self, partitions: Sequence[TopicPartition] = ()) -> None:
@@ -86,10 +88,13 @@ class Followed:
         where that takes too long."""
         kafka_partitions = [self._known(each) for each in partitions or self._partitions]
         async with asyncio.timeout(_PATIENCE_S):
-            ends = await EndsOfConsumer.of(self._consumer, kafka_partitions)
+            ends = await self._ends(kafka_partitions)
             async with self._moved:
                 while await ends.are_ahead():
                     await self._moved.wait()
+
+    async def _ends(self, partitions: Sequence[KafkaPartition]) -> EndsOfConsumer:
+        return EndsOfConsumer(self._consumer, await self._asking.end_offsets(partitions))
 
     async def _skip(self) -> None:
         """Leave out what is older than wanted."""
@@ -100,7 +105,7 @@ class Followed:
         }
         if not times_ms:
             return
-        for partition, found in (await self._consumer.offsets_for_times(times_ms)).items():
+        for partition, found in (await self._asking.offsets_for_times(times_ms)).items():
             if found is None:
                 await self._consumer.seek_to_end(partition)
             else:

@@ -19,7 +19,6 @@ from shared.streams.stages.hooks import Backlog
 DECISIONS: Final = "placement.decisions"
 _TYPE: Final = PlacementDecided.DESCRIPTOR.full_name.encode()
 _POLL_MS: Final = 200
-_FETCH_WAIT_MS: Final = 100
 
 log = logging.getLogger(__name__)
 Obey = Callable[[Sequence[PlacementDecided]], Awaitable[None]]
@@ -56,7 +55,6 @@ class DecisionFollower:
             isolation_level="read_committed",
             auto_offset_reset="earliest",
             enable_auto_commit=False,
-            fetch_max_wait_ms=_FETCH_WAIT_MS,
             max_partition_fetch_bytes=deployment.max_record_bytes,
         )
         # When each was written, in ms since 1970.

@@ -4,7 +4,7 @@ alone, each Kafka partition from a position on."""
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, ClassVar, Final, Self
+from typing import Any, Final, Self
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as KafkaPartition
@@ -16,15 +16,12 @@ from shared.streams.stages.consistency import LogFacts
 from shared.streams.stages.provenance import LastRead
 
 _MOST_RECORDS: Final = 5_000
+# How long a look at the topics may take where nothing comes.
+_POLL_MS: Final = 500
 
 
 class CommittedTopics:
     """The topics of one deployment. Who reads says what it makes of the consumer's records."""
-
-    POLL_MS: ClassVar[int] = 500
-    """How long a look at the topics may take where nothing comes."""
-    FETCH_WAIT_MS: ClassVar[int] = 500
-    """How long a broker may wait for more before it answers."""
 
     def __init__(self, deployment: Deployment, consumer: AIOKafkaConsumer) -> None:
         self._deployment = deployment
@@ -42,7 +39,6 @@ class CommittedTopics:
             enable_auto_commit=False,
             # An offset that was removed is no reason to continue elsewhere: nothing is left out.
             auto_offset_reset="none",
-            fetch_max_wait_ms=cls.FETCH_WAIT_MS,
             max_partition_fetch_bytes=deployment.max_record_bytes,
         )
         found = cls(deployment, consumer)
@@ -80,7 +76,7 @@ class CommittedTopics:
 
     async def _polled(self) -> Mapping[TopicPartition, Sequence[Any]]:
         """Return the consumer's records that have come; wait a moment where nothing has."""
-        found = await self._consumer.getmany(timeout_ms=self.POLL_MS, max_records=_MOST_RECORDS)
+        found = await self._consumer.getmany(timeout_ms=_POLL_MS, max_records=_MOST_RECORDS)
         self._behind = sum([await self._left(each) for each in self._consumer.assignment()])
         return {
             TopicPartition(self._deployment.topic_of(each.topic), each.partition): records

@@ -30,8 +30,6 @@ from shared.streams.stages.stage import Stage
 from shared.streams.stages.unit import unit_count
 
 _POLL_MS = 200
-# Kafka answers as soon as there is something; each answer that says nothing costs both sides 1 ms.
-_FETCH_WAIT_MS = 500
 _BEATS_A_SESSION = 5
 # A rebalance waits for every member's running batch; a round's decision may take this long.
 _MAX_BATCH_MS = 300_000
@@ -337,7 +335,6 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
             heartbeat_interval_ms=session_ms // _BEATS_A_SESSION,
             max_poll_interval_ms=_MAX_BATCH_MS,
             retry_backoff_ms=RETRY_BACKOFF_MS,
-            fetch_max_wait_ms=_FETCH_WAIT_MS,
             max_partition_fetch_bytes=self._deployment.max_record_bytes,
         )
 

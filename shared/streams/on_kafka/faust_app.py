@@ -29,7 +29,6 @@ Positions = Callable[[Sequence[TopicPartition]], Awaitable[Mapping[TopicPartitio
 BATCH_RECORDS = 500
 # Faust wakes up so often although nothing comes: at every 20 ms that is 4 % of a core.
 _GATHER_S = 0.1
-_FETCH_WAIT_MS = 500
 _BEATS_A_SESSION = 5
 # Faust wants a folder although it keeps nothing; none of ours may be writable.
 _EMPTY_FOLDER = str(Path(tempfile.gettempdir()) / "coplace-faust")
@@ -53,7 +52,6 @@ class _ConsumerThread(driver.AIOKafkaConsumerThread):
             auto_offset_reset="earliest",
             session_timeout_ms=session_ms,
             heartbeat_interval_ms=session_ms // _BEATS_A_SESSION,
-            fetch_max_wait_ms=_FETCH_WAIT_MS,
             max_partition_fetch_bytes=deployment.max_record_bytes,
         )
 

@@ -13,9 +13,6 @@ from shared.streams.on_kafka.deployment import Deployment
 class FollowedTopics(CommittedTopics):
     """The topics of one deployment, whose records are applied within a second."""
 
-    POLL_MS = 200
-    FETCH_WAIT_MS = 100
-
     def __init__(self, deployment: Deployment, consumer: AIOKafkaConsumer) -> None:
         super().__init__(deployment, consumer)
         self._positions: dict[TopicPartition, int] = {}

@@ -28,6 +28,8 @@ BATCH_RECORDS = 500
 INBOX_RECORDS = 2_000
 # Work without outputs is nobody's to wait for: it may share its transaction with what follows.
 _LINGER_S = 0.25
+# So often a clock closes rounds in which nothing comes and nothing is due.
+_QUIET_ROUND_S = 1.0
 
 
 def _check_clock(
@@ -73,8 +75,9 @@ class KafkaUnit:
         self._closing = False
         self._pending = Commit()
         self._began_s = 0.0
-        is_clocked = self.unit.stage.rounds is RoundSource.CLOCK
-        self._next_round_s = time.monotonic() if is_clocked else math.inf
+        self._is_clocked = self.unit.stage.rounds is RoundSource.CLOCK
+        self._round_began_s = time.monotonic()
+        self._next_round_s = self._round_began_s if self._is_clocked else math.inf
         self.committed: dict[TopicPartition, int] = dict(committed or {})
 
     @classmethod
@@ -178,15 +181,27 @@ class KafkaUnit:
     async def _wait(self) -> None:
         """Wait until there are records or something else may be due."""
         self._filled.clear()
+        wait_s = self._next_round_s - time.monotonic()
+        if not self._pending.is_empty:
+            wait_s = min(wait_s, _LINGER_S)
         with suppress(TimeoutError):
-            async with asyncio.timeout(min(_LINGER_S, self._next_round_s - time.monotonic())):
+            async with asyncio.timeout(wait_s if wait_s < math.inf else None):
                 await self._filled.wait()
 
     async def _close_round(self) -> None:
-        self._next_round_s = time.monotonic() + self._deployment.settings.round_period_s
-        now = self._deployment.clock.now_us()
+        self._round_began_s, now_us = time.monotonic(), self._deployment.clock.now_us()
         await self._begin(self._guard.begin_round())
-        await self._merge(lambda: self._guard.close_round(now))
+        await self._merge(lambda: self._guard.close_round(now_us))
+        self._next_round_s = self._round_began_s + self._quiet_round_s(now_us)
+
+    def _quiet_round_s(self, now_us: int) -> float:
+        """Return how long the round that begins now lasts if nothing comes."""
+        period_s = self._deployment.settings.round_period_s
+        if not self._pending.is_empty:
+            return period_s
+        due_us = self.unit.due_us
+        left_s = (due_us - now_us) / 1e6 if due_us else math.inf
+        return max(period_s, min(left_s, _QUIET_ROUND_S))
 
     def _take(self) -> Sequence[Record]:
         batch, self._inbox = self._inbox[:BATCH_RECORDS], self._inbox[BATCH_RECORDS:]
@@ -195,6 +210,9 @@ class KafkaUnit:
     async def _process(self, batch: Sequence[Record]) -> None:
         await self._begin(self._guard.begin(batch))
         self._deployment.hooks.step.reached("received")
+        if self._is_clocked:
+            period_s = self._deployment.settings.round_period_s
+            self._next_round_s = min(self._next_round_s, self._round_began_s + period_s)
         now = self._wall_clock_us()
         await self._merge(lambda: self._guard.process(batch, now))
 

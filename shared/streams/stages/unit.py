@@ -258,6 +258,11 @@ class Unit:
         """Return whether something waits for this round's end although nothing came."""
         return 0 < self._wake_us <= now_us or self._early.is_due(now_us)
 
+    @property
+    def due_us(self) -> int:
+        """Return when a round is to end although nothing comes; 0 when none is."""
+        return min((us for us in (self._wake_us, self._next_due_us()) if us), default=0)
+
     def _is_round_complete(self) -> bool:
         for partition, queue in self._waiting.items():
             while queue and partition not in self._barriers:

@@ -2,10 +2,12 @@
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from itertools import count, islice
+from unittest.mock import patch
 
 import pytest
 from aiokafka.errors import KafkaError
@@ -147,6 +149,37 @@ async def test_a_saturated_unit_still_closes_its_rounds() -> None:
             if not unit.full:
                 unit.receive(islice(fresh, INBOX_RECORDS))
             await asyncio.sleep(0)
+
+
+async def test_rounds_of_a_clock_rest_while_nothing_comes_and_end_at_once_when_something_does() -> (
+    None
+):
+    committed = Committed()
+    unit = a_unit(counting(rounds=RoundSource.CLOCK), committed)
+    with patch.object(unit.unit, "close_round", wraps=unit.unit.close_round) as closed:
+        async with running(unit):
+            await asyncio.sleep(0.9)  # ninety rounds
+            assert closed.call_count <= 2
+            began_s = time.monotonic()
+            await takes(unit, committed, *submissions(PARTITIONS[0], 1))
+            assert time.monotonic() - began_s < 0.5
+    assert sum(commit.tally.rounds_closed for commit in committed.commits) > 0
+
+
+async def test_a_round_that_is_due_ends_though_nothing_comes() -> None:
+    committed = Committed()
+    stage = counting(rounds=RoundSource.CLOCK)
+    unit = a_unit(stage, committed)
+    due_us = now_us() + 300_000
+    with (
+        patch.object(type(unit.unit), "due_us", due_us),
+        patch.object(unit.unit, "close_round", wraps=unit.unit.close_round) as closed,
+    ):
+        async with running(unit):
+            await asyncio.sleep(0.2)
+            before = closed.call_count
+            await asyncio.sleep(0.3)
+            assert closed.call_count > before
 
 
 async def test_after_idle_days_a_stage_that_goes_by_barriers_still_takes_events_of_today() -> None:
