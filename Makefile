@@ -268,6 +268,10 @@ bench: setup system-servers ## measure throughput, latency and memory: GUARD=non
 bench-quick: setup system-counting ## what a job and a round cost beside the figures of before; fails where one is 15 % worse: RECORD=1
 	$(BIN)/python -m lab.benchmarks.quick $(if $(RECORD),--record)
 
+.PHONY: bench-idle
+bench-idle: setup ## what the region that `coplace up` started takes of a core while nothing comes
+	$(BIN)/python -m lab.benchmarks.system.idle
+
 .PHONY: bench-watching
 bench-watching: setup system-servers ## how long watchers over gRPC wait beside Kafka, and what a thousand cost placement
 	$(BIN)/python -m lab.benchmarks.system.watching measure

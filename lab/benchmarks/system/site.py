@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Final
 
 import orjson
-import psutil
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as KafkaPartition
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 
+from lab.benchmarks.system.cpu import CpuTimes
 from lab.benchmarks.system.jobs import (
     RUNTIME_S,
     Submitted,
@@ -67,7 +67,7 @@ class Site:
                 group.create_task(self._follow(decisions)),
                 group.create_task(self._tell(group)),
             ]
-            cpu = CpuTimes(self._step.processes)
+            cpu = CpuTimes({**self._step.processes, "load": os.getpid()})
             sent_per_s = await self._submit()
             cpu_share = cpu.shares()
             await self._outcomes(DRAIN_S)
@@ -172,25 +172,6 @@ class Site:
             cpu_share=cpu_share,
             load_1min=os.getloadavg()[0],
         )
-
-
-class CpuTimes:
-    """What processes use of one core, from its creation on; this process is `load`."""
-
-    def __init__(self, processes: Mapping[str, int]) -> None:
-        pids = {**processes, "load": os.getpid()}
-        self._processes = {name: psutil.Process(pid) for name, pid in pids.items()}
-        self._began_s = time.monotonic()
-        self._before_s = self._used_s()
-
-    def shares(self) -> dict[str, float]:
-        """Return the shares of one core, by name."""
-        took_s = time.monotonic() - self._began_s
-        return {name: (s - self._before_s[name]) / took_s for name, s in self._used_s().items()}
-
-    def _used_s(self) -> dict[str, float]:
-        times = {name: process.cpu_times() for name, process in self._processes.items()}
-        return {name: used.user + used.system for name, used in times.items()}
 
 
 async def play(step: Step, ingest_address: str) -> Seen:
