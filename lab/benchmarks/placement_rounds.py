@@ -43,7 +43,6 @@ count.
 """
 
 import asyncio
-import gc
 import sys
 import time
 from collections import deque
@@ -81,7 +80,7 @@ from shared.planning.region_order import RegionOrder, Scheduling
 from shared.planning.searches import Searches
 from shared.pricing.settings import RateSettings
 from shared.pricing.terms import PriceTerms
-from shared.process.life import GC_THRESHOLDS
+from shared.process.memory import collect_rarely
 from shared.scheduling.list_scheduling import PriorityRule
 from shared.scheduling.lookahead import LookAhead, Objective
 from shared.scheduling.plan_evaluation import PlannedEntry
@@ -463,7 +462,7 @@ def main(
     looking: int = 0,
 ) -> None:
     """Print milliseconds a round and jobs decided a second, and what an answer takes."""
-    gc.set_threshold(*GC_THRESHOLDS)
+    collect_rarely()
     sys.setswitchinterval(QUICK_SWITCH_S)
     if predicted:
         play_by_turns(clusters_, count)

@@ -1,7 +1,6 @@
 """The life of a service process: start, work, stop when asked, and end at once when broken."""
 
 import asyncio
-import gc
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,6 +14,7 @@ from coplace_client.life import observed, pause, stop_on_signals
 from shared.process.clock import process_clock
 from shared.process.crash import end_process
 from shared.process.logging import configure_logging
+from shared.process.memory import collect_rarely
 from shared.process.settings import Settings, settings
 from shared.process.telemetry import Telemetry
 
@@ -66,18 +66,13 @@ class Process:
 Main = Callable[[Process], Awaitable[None]]
 
 
-# A service's state is many objects that live long and no cycles: at its defaults Python's collector
-# of cycles goes through them so often that a fifth of all CPU time goes into it.
-GC_THRESHOLDS: Final = (50_000, 20, 100)
-
-
 def run_process(name: str, main: Main) -> None:
     """Run `main` with health, metrics, traces and logs until it returns.
 
     SIGTERM and SIGINT ask it to stop. An exception ends the process with exit code 1; of a
     CannotStartError and of wrong settings one line says what to do.
     """
-    gc.set_threshold(*GC_THRESHOLDS)
+    collect_rarely()
     config = settings()
     configure_logging(name, config.log_level)
     telemetry = Telemetry(name, config)

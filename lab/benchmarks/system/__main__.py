@@ -11,6 +11,7 @@ from lab.benchmarks.system import report
 from lab.benchmarks.system.on_kafka import Guard
 from lab.benchmarks.system.run import measure
 from lab.demo.cli import Out, RunDir
+from shared.process.memory import collect_rarely
 
 app = typer.Typer(cls=ReportingGroup)
 
@@ -22,6 +23,7 @@ def bench(
     guard: Annotated[Guard, typer.Option(help="How connections are guarded.")] = Guard.NONE,
 ) -> None:
     """Measure throughput, latency and memory, embedded and on real servers."""
+    collect_rarely()
     console = Console()
     measured = measure(console, run_dir, guard)
     report.write(measured, out)

@@ -5,7 +5,6 @@ a processor that begins anew from its state after each hundredth round. Both mus
 bytes of statements, and balances that were added up without the code, in whole 0.000001 SU.
 """
 
-import gc
 import hashlib
 import resource
 import time
@@ -28,7 +27,7 @@ from cli.billing import Format, text_of
 from services.pricing.accounts.statement import ChargeEntry, postings, statement_of, trial_balance
 from services.pricing.processor import PriceRule, PricingProcessor
 from shared.catalogue.event import Event
-from shared.process.life import GC_THRESHOLDS
+from shared.process.memory import collect_rarely
 from shared.streams.stages.stage import AlreadyAppliedError, Round
 
 T0_US: Final = 1_767_225_600_000_000
@@ -168,7 +167,7 @@ class PlayedCharges:
 
 def play_charges(jobs: int, *, is_disturbed: bool = False) -> PlayedCharges:
     """Play a delivery; of the disturbed one a tenth is read twice too, and all in another order."""
-    gc.set_threshold(*GC_THRESHOLDS)
+    collect_rarely()
     begun_s = time.process_time()
     entries = [
         ChargeEntry.from_charge(charge) for charge in played(jobs, is_disturbed=is_disturbed)

@@ -16,7 +16,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as KafkaPartition
 
 # A broker answers at once that there is something and, by the client's default, within half a
-# second that there is nothing. Such an answer costs both sides 1 ms: ten a second are 1 % of a core.
+# second that there is nothing. Such an answer costs both sides 1 ms.
 _QUIET_S: Final = 1.0
 _QUIET_POLLS: Final = 3
 # So many in a row: a broker that slows a reader down answers with nothing too.
