@@ -21,11 +21,8 @@ from services.energy.processor.measured import measured_of
 from services.energy.processor.profile import METRICS, SignatureProfile
 from shared.catalogue.contents.check import check_contents
 from shared.catalogue.event import Event, ReadTopic
-from shared.catalogue.payloads.domain_types import (
-    coefficients_of,
-    declared_coefficients_of,
-    signatures_of,
-)
+from shared.catalogue.payloads.coefficients import coefficients_of, declared_coefficients_of
+from shared.catalogue.payloads.domain_types import signatures_of
 from shared.domain.coefficients import Coefficients
 from shared.domain.eamc_source import NODE_MODEL_OF_MODULE
 from shared.eamc.frequency import FrequencyRule, choose_pstates

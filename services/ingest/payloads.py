@@ -12,12 +12,8 @@ from coplace.v1.jobs_pb2 import JobStarted, JobSubmitted
 from coplace_client.errors import RejectedError
 from shared.authority.table import AuthorityTable
 from shared.catalogue.guards import PAYLOADS
-from shared.catalogue.payloads.domain_types import (
-    cluster_of,
-    declared_coefficients_of,
-    dependencies_of,
-    job_of,
-)
+from shared.catalogue.payloads.coefficients import declared_coefficients_of
+from shared.catalogue.payloads.domain_types import cluster_of, dependencies_of, job_of
 from shared.catalogue.topics import load_topics
 
 # As which it writes topics.

@@ -17,7 +17,8 @@ from services.energy.api.model import Rows, answer
 from services.energy.api.request import Asked, parse, require_few_points
 from shared.authority.door import Door
 from shared.authority.rules import About
-from shared.catalogue.payloads.domain_types import coefficients_of, signatures_of
+from shared.catalogue.payloads.coefficients import coefficients_of
+from shared.catalogue.payloads.domain_types import signatures_of
 from shared.domain.coefficients import Coefficients
 from shared.process.grpc_calls import ends_process
 from shared.process.grpc_errors import RefusalReason, RefusedCallError

@@ -8,7 +8,8 @@ from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureUpdated
 
 from shared.catalogue.digest import require_sha256
 from shared.catalogue.event import Event
-from shared.catalogue.payloads.domain_types import coefficients_of, signatures_of
+from shared.catalogue.payloads.coefficients import coefficients_of
+from shared.catalogue.payloads.domain_types import signatures_of
 
 SIGNATURES: Final = "energy.signatures"
 COEFFICIENTS: Final = "energy.coefficients"

@@ -29,7 +29,7 @@ from services.energy.processor.runs import JobRun, Runs
 from shared.arrays.known_arrays import KnownArrays
 from shared.catalogue.digest import require_sha256
 from shared.catalogue.event import Event, Publish
-from shared.catalogue.payloads.domain_types import coefficients_of
+from shared.catalogue.payloads.coefficients import coefficients_of
 from shared.catalogue.schemas import names_of
 from shared.domain.job import JobState
 from shared.streams.stages.stage import Round

@@ -22,7 +22,7 @@ from services.energy.processor.observed import Head, PairedRun
 from shared.catalogue.codec import format_time
 from shared.catalogue.digest import model_sha256
 from shared.catalogue.event import Event, Publish
-from shared.catalogue.payloads.domain_types import declared_coefficients_of
+from shared.catalogue.payloads.coefficients import declared_coefficients_of
 from shared.catalogue.schemas import names_of
 from shared.domain.coefficients import Coefficients
 from shared.streams.stages.stage import AlreadyAppliedError, OvertakenError, Round

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Final
 
-import numpy as np
 from coplace.v1.control_pb2 import ClusterDeclared
 from coplace.v1.control_pb2 import Partition as PartitionMessage
-from coplace.v1.energy_pb2 import CoefficientsDeclared, CoefficientsPublished, SignatureUpdated
+from coplace.v1.energy_pb2 import SignatureUpdated
 from coplace.v1.jobs_pb2 import (
     DEPENDENCY_CONDITION_AFTER,
     DEPENDENCY_CONDITION_AFTER_ANY,
@@ -25,12 +24,10 @@ from coplace.v1.jobs_pb2 import (
 from coplace.v1.jobs_pb2 import Part as PartMessage
 
 from coplace_client.bounds import LENGTHS
-from coplace_client.checks import require_text
 from coplace_client.errors import RejectedError
 from coplace_client.millicores import exact_cores, millicores
 from coplace_client.signature import Signature
 from shared.domain.cluster import Cluster, NodeClass
-from shared.domain.coefficients import Coefficients, Matrix, Uncertainty
 from shared.domain.job import Condition, Dependency, Job
 from shared.domain.partition import Partition
 from shared.domain.parts import JobPart, asked_in_all
@@ -257,47 +254,3 @@ def signatures_of(message: SignatureUpdated) -> tuple[Signature, ...]:
         )
         for at in sorted(message.at, key=lambda at: at.freq_ghz)
     )
-
-
-def coefficients_of(message: CoefficientsPublished) -> Coefficients:
-    """Return the matrices of a node model."""
-    require_text("version", message.version, limit=MOST_VERSION)
-    deviations = [_matrix(message, name) for name in ("time_sd", "power_sd") if message.time_sd]
-    uncertainty = Uncertainty(*deviations) if deviations else None
-    return _coefficients(message, message.version, uncertainty)
-
-
-def declared_coefficients_of(message: CoefficientsDeclared) -> Coefficients:
-    """Return the coefficients that an operator declared, which say nothing of their errors."""
-    return _coefficients(message, "declared", None)
-
-
-def _coefficients(
-    message: CoefficientsPublished | CoefficientsDeclared,
-    version: str,
-    uncertainty: Uncertainty | None,
-) -> Coefficients:
-    a, b, c, d, e, f = (_matrix(message, field) for field in "abcdef")
-    return Coefficients(
-        node_model=message.node_model,
-        version=version,
-        tpi_scale=message.tpi_scale,
-        pstates_ghz=tuple(message.pstates_ghz),
-        a=a,
-        b=b,
-        c=c,
-        d=d,
-        e=e,
-        f=f,
-        available=_matrix(message, "available").astype(np.bool_),
-        uncertainty=uncertainty,
-    )
-
-
-def _matrix(message: CoefficientsPublished | CoefficientsDeclared, field: str) -> Matrix:
-    """Return a matrix of all pairs of P-states."""
-    count = len(message.pstates_ghz)
-    values = np.array(getattr(message, field), dtype=np.float64)
-    if values.size != count * count:
-        raise RejectedError(field, f"must hold {count * count} values, got {values.size}")
-    return values.reshape(count, count)

@@ -29,7 +29,8 @@ from coplace_client.signature import Signature
 from shared.catalogue.digest import Model, require_sha256
 from shared.catalogue.event import Event
 from shared.catalogue.options import owners
-from shared.catalogue.payloads.domain_types import cluster_of, coefficients_of, signatures_of
+from shared.catalogue.payloads.coefficients import coefficients_of
+from shared.catalogue.payloads.domain_types import cluster_of, signatures_of
 from shared.catalogue.payloads.pair_trees import chosen_pair_trees
 from shared.catalogue.payloads.power_history import kind_of, update_of
 from shared.catalogue.payloads.power_trees import chosen_trees

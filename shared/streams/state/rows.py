@@ -6,14 +6,26 @@ is another version. A release reads the version before too, by one function that
 it does without.
 """
 
+import sys
 from collections.abc import Callable, Collection
 from dataclasses import fields, is_dataclass
 from operator import attrgetter
-from typing import Any, Final, Generic, NamedTuple, TypeVar, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    NamedTuple,
+    TypeGuard,
+    TypeVar,
+    get_type_hints,
+)
 
 import msgspec
-import numpy as np
 from google.protobuf.message import Message
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 Row = TypeVar("Row")
 
@@ -159,7 +171,7 @@ def _plain(value: object) -> object:
     """Return what msgspec does not know, in terms that it does."""
     if isinstance(value, Message):
         return value.SerializeToString(deterministic=True)
-    if isinstance(value, np.ndarray):
+    if _is_array(value):
         return value.tolist()
     raise NotImplementedError(f"a row must not hold {type(value).__name__}")
 
@@ -168,4 +180,12 @@ def _restored(wanted: Any, kept: Any) -> object:
     """Return what `_plain` was given."""
     if isinstance(wanted, type) and issubclass(wanted, Message):
         return wanted.FromString(kept)
+    import numpy as np
+
     return np.array(kept)
+
+
+def _is_array(value: object) -> TypeGuard["NDArray[Any]"]:
+    """Return whether it is an array. Who has none, as adapters, has not loaded numpy's 10 MiB."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.ndarray)

@@ -27,7 +27,7 @@ from services.energy.processor.advisor import Advisor
 from services.energy.processor.misuse import Count, Misuse
 from shared.catalogue.digest import model_sha256
 from shared.catalogue.event import Event
-from shared.catalogue.payloads.domain_types import coefficients_of
+from shared.catalogue.payloads.coefficients import coefficients_of
 from shared.streams.stages.stage import Round
 from shared.streams.state.state import State
 from tests.unit.services.changelog import fold

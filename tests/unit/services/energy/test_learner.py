@@ -15,7 +15,7 @@ from services.energy.processor.appdb import AppDB
 from services.energy.processor.learner import Learner
 from shared.catalogue.digest import require_sha256
 from shared.catalogue.event import Event
-from shared.catalogue.payloads.domain_types import coefficients_of
+from shared.catalogue.payloads.coefficients import coefficients_of
 from shared.domain import eamc_source
 from shared.process.settings import Settings
 from shared.process.telemetry import Telemetry
