@@ -84,7 +84,8 @@ class WaitingChanges:
         if first.changed == _CHANGED_BEFORE:
             changed = _CHANGED_BEFORE
         held_before = HELD_BY_USER if first.held_at_us else ""
-        yield from self._held(job_id, HOLDER_USER, held_before, by_user, at_us)
+        since_us = at_us if job_id in self._known else _since_us(job, at_us)
+        yield from self._held(job_id, HOLDER_USER, held_before, by_user, since_us)
         yield from self._held(job_id, HOLDER_MANAGER, first.changed, changed, at_us)
         if job.priority != first.priority:
             order = JobPrioritized(job_id=job_id, priority=job.priority, reason="nice in Slurm")
@@ -119,6 +120,12 @@ class WaitingChanges:
         of_manager = isinstance(order, JobHeld) and order.holder == HOLDER_MANAGER
         of_manager |= isinstance(order, JobReleased) and HOLDER_MANAGER in order.holders
         return fact(self._source, order, f"{key}/changed" if of_manager else key, at_us)
+
+
+def _since_us(job: SlurmJob, at_us: int) -> int:
+    """Return when its user held a job that this process has not seen before, a moment behind its
+    submission: what was said of it since, as a release in Coplace, is newer."""
+    return min(job.held_at_us + 1, at_us) if job.held_at_us else at_us
 
 
 def _terms(job: SlurmJob) -> Mapping[str, Any]:

@@ -109,3 +109,18 @@ def test_it_is_known_since_when_a_user_holds_a_job_or_its_array() -> None:
     assert [changes.held_at_us(job_id) for job_id in ("j", "j_3", "k")] == [2, 2, 0]
     looks({}, changes=changes)
     assert changes.held_at_us("j") == 0
+
+
+def test_a_hold_that_a_process_before_published_is_older_than_what_was_said_since() -> None:
+    """Somebody let it in meanwhile, in Coplace: a process that is started does not undo that."""
+    held = {"comment": "app_id=lu.C coplace held by its user at 1796004883"}
+    [order] = looks(held)
+    assert order.job_held.held_at_us == order.time_us == 1
+    later = WaitingChanges("north")
+    [order] = later.events({"j": SlurmJob({**JOB, **held})}, 1_800_000_000_000_000)
+    assert order.job_held.held_at_us == 1_796_004_883_000_001
+    later.confirm()
+    assert later.held_at_us("j") == 1_800_000_000_000_000
+    changes = WaitingChanges("north")
+    seen = looks({}, held, changes=changes)
+    assert [order.job_held.held_at_us for order in seen] == [2]
