@@ -192,6 +192,7 @@ async def _work(
     obedience = Obedience(
         *(slurm, region, site, notes.made, both.looks, publisher.held_at_us),
         shapes=lambda: publisher.shapes,
+        changed_at_us=publisher.changed_at_us,
     )
     tries = Tries(obedience)
     limited = LimitedStarts(region, site, both.clusters, tries.refuse)
