@@ -129,7 +129,7 @@ class WaitingChanges:
         )
 
     def _anew(self, asked: JobSubmitted, at_us: int) -> Envelope:
-        """Return the submission of a job with its new terms; who holds it is said otherwise."""
+        """Return the submission of a job with its new terms; holds of it are orders."""
         changed = JobSubmitted()
         changed.CopyFrom(asked)
         changed.ClearField("held_because")

@@ -62,7 +62,7 @@ def test_a_job_whose_terms_were_changed_is_submitted_with_its_new_ones() -> None
     assert [event.job_submitted.changed_at_us for event in told] == [2, 4]
     assert [event.time_us for event in told] == [2, 4]
     assert len({event.id for event in told}) == 2
-    # Who holds it is said by orders.
+    # Holds of it are orders.
     assert told[0].job_submitted == JobSubmitted(
         job_id="j", attempt=1, walltime_s=540, changed_at_us=2
     )
