@@ -227,7 +227,9 @@ class Prediction:
 
     def _submit(self, message: JobSubmitted) -> None:
         key = _attempt(message.job_id, message.attempt)
-        if key in self._remembered.jobs or key in self._remembered.runs:
+        known = self._remembered.jobs.get(key)
+        is_newer = known is None or message.changed_at_us > known.changed_at_us
+        if not is_newer or key in self._remembered.runs:
             raise AlreadyAppliedError(key)
         self._arrays.submit(message)
         self._remembered.jobs.put(key, job_of(message))

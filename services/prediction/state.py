@@ -28,9 +28,9 @@ _JOBS_BEFORE: Final = (
     *("begin_s", "deadline_s", "depends_on_any", "job_name", "sequence", "partitions", "features"),
     *("nodes_wanted", "nodes_excluded", "clusters", "home_cluster", "qos", "reservation"),
     *("array", "array_at_most", "array_id", "array_index", "array_ordinal", "parts", "licences"),
-    *("manager_priority", "is_interactive", "starts_within_s"),
+    *("manager_priority", "is_interactive", "starts_within_s", "millicores_per_unit"),
 )
-_JOBS: Final = RowCodec(Job, version=3, previous=RowCodec(Job, version=2, only=_JOBS_BEFORE).decode)
+_JOBS: Final = RowCodec(Job, version=4, previous=RowCodec(Job, version=3, only=_JOBS_BEFORE).decode)
 
 
 class MeanReading(NamedTuple):

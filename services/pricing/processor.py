@@ -211,7 +211,12 @@ class PricingProcessor:
 
     def _submit(self, submitted: JobSubmitted) -> None:
         self._arrays.submit(submitted)
-        attempt = self._advance(_key(submitted.job_id, submitted.attempt), JobFact.SUBMITTED)
+        key = _key(submitted.job_id, submitted.attempt)
+        if _is_changed(submitted, self._attempts.get(key)):
+            self._attempts.get(key).submitted = _needed_of(submitted)
+            self._save(self._attempts.get(key))
+            return
+        attempt = self._advance(key, JobFact.SUBMITTED)
         attempt.submitted = _needed_of(submitted)
         self._save(attempt)
         for each in self._attempts.of_job(submitted.job_id):
@@ -527,7 +532,15 @@ def _needed_of(submitted: JobSubmitted) -> JobSubmitted:
         resources_per_unit=submitted.resources_per_unit,
         shareable=submitted.shareable,
         parts=submitted.parts,
+        changed_at_us=submitted.changed_at_us,
     )
+
+
+def _is_changed(submitted: JobSubmitted, attempt: Attempt) -> bool:
+    """Return whether an attempt that waits is to be something else than was submitted."""
+    before = attempt.submitted
+    is_newer = before is not None and submitted.changed_at_us > before.changed_at_us
+    return is_newer and attempt.state is JobState.SUBMITTED
 
 
 def _account(row: Evidence, known: Mapping[str, str]) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -192,6 +192,7 @@ async def _work(
     obedience = Obedience(
         *(slurm, region, site, notes.made, both.looks, publisher.held_at_us),
         shapes=lambda: publisher.shapes,
+        changed_at_us=publisher.changed_at_us,
     )
     tries = Tries(obedience)
     limited = LimitedStarts(region, site, both.clusters, tries.refuse)
@@ -200,7 +201,7 @@ async def _work(
     limits = LimitWatch(slurm, both.config, declared_limits, limited, own.site)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(looks.run())
-        tasks.create_task(reader.run(tries.obey))
+        tasks.create_task(_behind(looks, reader.run(tries.obey)))
         publish, word = _beside(ended.publish), PluginsWord(own.ended_dir)
         tasks.create_task(_every(own.looks_every_s, publish, word))
         tasks.create_task(_every(own.looks_every_s, lambda: limited.look(looks.shown)))
@@ -339,6 +340,7 @@ class _Looks:
         self._word = PluginsWord(own.submitted_file, before_s=_WORD_BEFORE_S)
         self._busy_until_s = 0.0
         self._answered_in_s = 0.0
+        self.tried = asyncio.Event()
         self.shown: Sequence[SlurmJob] = ()
         """The jobs of the last look."""
 
@@ -347,6 +349,7 @@ class _Looks:
         problem = ""
         while True:
             problem = await _tried(_beside(self._look), problem)
+            self.tried.set()
             is_busy = time.monotonic() < self._busy_until_s
             every_s = self._own.looks_every_s if is_busy else self._own.idle_looks_every_s
             pause_s = max(every_s, _rest_s(self._answered_in_s, _MOST_OF_TIME))
@@ -393,6 +396,12 @@ class _Looks:
                 self._slurm.let_go(job.name_in_slurm)
         except SlurmError as error:
             log.warning("tried again", job=job.name_in_slurm, problem=str(error))
+
+
+async def _behind(looks: _Looks, act: Coroutine[Any, Any, None]) -> None:
+    """Do it behind the first look, which says what users held meanwhile."""
+    await looks.tried.wait()
+    await act
 
 
 def _rest_s(answered_in_s: float, most_of_time: float) -> float:

@@ -70,7 +70,8 @@ class Job:
 
     `manager_priority` is by what its resource manager orders its queue, 0 where it gives none.
     Somebody waits for the start of one that `is_interactive`; where it does not start within
-    `starts_within_s` (0: it waits) it is rejected.
+    `starts_within_s` (0: it waits) it is rejected. What it asks for was changed at `changed_at_us`
+    the last time, 0 where it never was.
     """
 
     job_id: str
@@ -114,6 +115,7 @@ class Job:
     is_interactive: bool = False
     starts_within_s: float = 0.0
     millicores_per_unit: int = 0
+    changed_at_us: int = 0
 
     def __post_init__(self) -> None:
         for field in ("job_id", "user", "account", "reference_cluster"):

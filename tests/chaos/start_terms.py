@@ -32,6 +32,7 @@ START_TERMS: Final = frozenset(
         *("LimitsDeclared.most_resources", "LimitsDeclared.most_node_hours", "LimitsDeclared.site"),
         *("ClusterDeclared.shares_unpredicted", "RunInterval.is_clock_unknown"),
         *("JobSubmitted.held_by", "JobHeld.holder", "JobReleased.holders"),
+        "JobSubmitted.changed_at_us",
         *("JobSubmitted.millicores_per_unit", "Part.millicores_per_unit", "JobFinished.millicores"),
         "NodeClass.millicores_per_node",
         *(f"JobFinished.{name}" for name in ("node_names", "ended_as", "exit_code", "signal")),

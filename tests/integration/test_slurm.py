@@ -295,14 +295,54 @@ def test_what_a_user_changes_on_a_job_that_waits_reaches_coplace(
     why("held by its user")
     say("scontrol", "release", number)
     why("begin not before")
-    say("scontrol", "update", f"JobId={number}", "TimeLimit=3")
-    why("changed in Slurm: time_limit. Change it back")
-    region.slurm.say("scontrol", "update", f"JobId={number}", "TimeLimit=5")
-    why("begin not before")
-    region.slurm.say("scontrol", "update", f"JobId={number}", "Partition=big")
-    why("changed in Slurm: partition")
-    assert region.job(int(number)).is_held
-    say("scancel", number)
+    array = say("sbatch", *where, "--begin=now+1hour", "--time=5", "--array=1-2")
+    region.until_said("begin not before", "why", region.id_of(int(array)))
+    region.slurm.say("scontrol", "update", f"JobId={array}", "TimeLimit=3")
+    words = "changed in Slurm: time_limit. Change it back"
+    region.until_said(words, "why", region.id_of(int(array)))
+    region.slurm.say("scontrol", "update", f"JobId={array}", "TimeLimit=5")
+    region.until_said("begin not before", "why", region.id_of(int(array)))
+    for each in (number, array):
+        say("scancel", each)
+
+
+def test_a_job_whose_terms_were_changed_while_it_waits_runs_by_its_new_ones(
+    region: Region,
+) -> None:
+    number = region.slurm.submit("sleep 1", "--hold", "--time=5")
+    job_id = region.id_of(number)
+    region.until_said("held by its user", "why", job_id)
+
+    def asked() -> JobSubmitted:
+        told = region.facts(JobSubmitted, job_id)
+        return max(told, key=lambda each: each.changed_at_us)
+
+    for change in ("TimeLimit=3", "Partition=big"):
+        region.slurm.say("scontrol", "update", f"JobId={number}", change)
+    region.until(lambda: asked().partitions == ["big"], "the last change")
+    assert asked().walltime_s == 180
+    assert "held by its user" in region.ask("why", job_id)
+    region.slurm.say("scontrol", "release", str(number))
+    region.until(lambda: region.job(number).state == "COMPLETED", "its end")
+    of = region.job(number).fields
+    assert (of["partition"], of["time_limit"]) == ("big", 3)
+    [finished] = region.facts(JobFinished, job_id)
+    assert finished.partition == "big"
+
+
+def test_whom_coplace_let_in_while_the_process_was_away_nobody_holds_again(
+    region: Region,
+) -> None:
+    number = region.slurm.submit("sleep 1", "--hold", "--time=5")
+    job_id = region.id_of(number)
+    region.until_said("held by its user", "why", job_id)
+    time.sleep(1.0)  # the mark of a hold has its second
+    region.kill()
+    region.ask("release", job_id)
+    region.start()
+    region.until(lambda: region.job(number).state == "COMPLETED", "its end")
+    declined = region.facts(JobDeclined, job_id)
+    assert len(declined) <= 1
 
 
 def test_a_user_who_holds_and_releases_a_job_in_slurm_leaves_what_an_operator_holds(
@@ -352,7 +392,8 @@ def test_what_a_user_holds_stays_his_until_he_lets_it_in_in_slurm_or_in_coplace(
     for number in (noted, held):
         region.until(partial(is_held, number), "its hold")
     region.slurm.say("scontrol", "update", f"JobId={noted}", "Comment=coplace: a note")
-    assert region.job(noted).fields["comment"] == "coplace: a note coplace held by its user"
+    comment = str(region.job(noted).fields["comment"])
+    assert re.fullmatch(r"coplace: a note coplace held by its user at \d+", comment)
     say("scontrol", "release", str(noted))
     time.sleep(6)
     region.ask("release", ids[held])

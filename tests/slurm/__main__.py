@@ -51,6 +51,8 @@ def played(given: argparse.Namespace, seed: int, root: Path | None) -> SeedResul
     lines = drawn(Random(seed), given.jobs, given.over_s, given.longest_s, is_full=True)
     if given.no_het:
         lines = [replace(line, beside="") for line in lines]
+    if given.on_one_node:
+        lines = [replace(line, nodes=max(line.nodes, 1)) for line in lines]
     with ExitStack() as stack:
         within = str(root / "tmp") if root else None
         folders = [
@@ -209,6 +211,7 @@ def main() -> int:
     parser.add_argument("--order", default="manager", help="Coplace's setting of the policy")
     parser.add_argument("--policy", nargs="*", default=[], help="more of them: discipline=slurm")
     parser.add_argument("--no-het", action="store_true", help="their first parts alone")
+    parser.add_argument("--on-one-node", action="store_true", help="all that ask for no number")
     parser.add_argument("--kills", action="store_true", help="end everything hard in turn")
     parser.add_argument("--keep", type=Path, help="a folder for logs, accounts, inputs")
     parser.add_argument("--slurm", choices=("22.05", *BUILT), default="22.05")

@@ -152,14 +152,16 @@ _SUBMIT_ALL: Final = (
 
 
 def large(nodes: int, jobs: int, stack: ExitStack, servers: LocalServers) -> None:
-    """Print what a large Slurm costs with and without Coplace's process. Its nodes have no slurmd,
-    and its jobs wait."""
+    """Print what a large Slurm costs with and without Coplace's process: one job has all its nodes,
+    of which each has a slurmd, and the others wait."""
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
     partitions = _MANY_NODES.format(nodes=nodes)
-    slurm = LocalSlurm(folder, None, "", partitions, "CR_Core", emulated=True)
+    slurm = LocalSlurm(folder, None, "", partitions)
     region = stack.enter_context(connected(servers, slurm, "large", _ONE_CLUSTER, **DEFAULTS))
     region.until(region.is_ready, "the cluster")
     print(f"{nodes} nodes, no job, a minute: {minute(region)}", flush=True)
+    runs = slurm.submit("sleep 3600", f"--nodes={nodes}", "--exclusive", "--time=120")
+    region.until(lambda: region.has_nodes(runs), "the job on all nodes")
     began_s = time.monotonic()
     submitted = ["sh", "-c", _SUBMIT_ALL.format(jobs=jobs)]
     subprocess.run(submitted, env=slurm.environment, check=True)
@@ -168,6 +170,7 @@ def large(nodes: int, jobs: int, stack: ExitStack, servers: LocalServers) -> Non
     print(f"{jobs} jobs wait, a minute: {minute(region)}", flush=True)
     region.kill()
     print(f"the process slurm is stopped, a minute: {minute(region, has_process=False)}")
+    slurm.say("scancel", str(runs))
 
 
 def main() -> int:

@@ -98,15 +98,12 @@ class LocalSlurm:
         select: str = "CR_Core",
         *,
         holds: bool = True,
-        emulated: bool = False,
     ) -> None:
         """`folder` is below the root, where there is one; `more` is appended to slurm.conf. `nodes`
         are its lines of nodes, which get their ports here, and of partitions. New jobs are held for
-        Coplace where it `holds`. Nodes that are `emulated` have no slurmd: Slurm shows them as idle
-        and not responding, so that jobs wait."""
+        Coplace where it `holds`."""
         self.folder, self._root, self._more = folder, root, more
         self._nodes, self._select, self._holds = nodes, select, holds
-        self._emulated = emulated
         self.names = [name for line in _HOSTS.findall(nodes) for name in expand(line)]
         self.inside = Path("/", folder.relative_to(root)) if root else folder
         self.environment = {**os.environ, "SLURM_CONF": str(self.inside / "slurm.conf")}
@@ -121,11 +118,7 @@ class LocalSlurm:
         (self.folder / "state").mkdir()
         try:
             self._start("slurmctld", "-D")
-            if self._emulated:
-                self._wait("unk")
-                self._make_idle()
-            else:
-                self._start_nodes()
+            self._start_nodes()
             self._wait("idle")
         except BaseException:
             self.__exit__()
@@ -136,11 +129,6 @@ class LocalSlurm:
         for node in self.names:
             (self.folder / f"spool-{node}").mkdir()
             self._start("slurmd", "-D", "-N", node)
-
-    def _make_idle(self) -> None:
-        names = ",".join(_HOSTS.findall(self._nodes))
-        for change in (("State=DOWN", "Reason=emulated"), ("State=RESUME",)):
-            self.say("scontrol", "update", f"NodeName={names}", *change)
 
     def __exit__(self, *_: object) -> None:
         for daemon in reversed(self._daemons.values()):
@@ -216,7 +204,6 @@ class LocalSlurm:
         )
         text += _HOLDS if self._holds else ""
         text += _KEEPS_ENDS if self._holds and "JobCompType" not in self._more else ""
-        text += "SlurmdTimeout=0\n" if self._emulated else ""
         left = iter(of_nodes)
 
         def with_ports(line: re.Match[str]) -> str:

@@ -118,7 +118,8 @@ def _start_of(
 ) -> PlacementDecided:
     """The decision by which a job started, with the nodes of its run, or of those of its parts;
     without its latest time where it had started by then. It is of now: a hold by its user, whose
-    release was forgotten too, is older."""
+    release was forgotten too, is older, and so are changes of it."""
+    at_us = now_us()
     of, is_gang = runs[0].allocation, runs[0].job_id != name
     is_running = runs[0].standing == JOB_STANDING_RUNNING
     found = PlacementDecided(
@@ -130,7 +131,8 @@ def _start_of(
         freq_ghz=of.freq_ghz,
         walltime_s=max(run.allocation.ends_by_us - run.allocation.since_us for run in runs) / 1e6,
         start_by_us=0 if is_running else of.start_by_us,
-        decided_at_us=now_us(),
+        decided_at_us=at_us,
+        changed_at_us=at_us,
         parts=[PlacedPart(node_names=each) for each in nodes] if is_gang else (),
     )
     found.node_names.extend(name for each in nodes for name in each)

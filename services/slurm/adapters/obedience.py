@@ -69,9 +69,12 @@ class Obedience:
         looks: SlurmLooks,
         held_at_us: Callable[[str], int] = lambda _: 0,
         shapes: Callable[[], NodeShapes] = NodeShapes,
+        changed_at_us: Callable[[str], int] = lambda _: 0,
     ) -> None:
-        """`held_at_us` says when it was published that the user of a job holds it; 0: never.
-        `shapes` are the nodes of the Slurm."""
+        """`held_at_us` says when it was published that the user of a job holds it, and
+        `changed_at_us` that its terms are others; 0: never. `shapes` are the nodes of the
+        Slurm."""
+        self._changed_at_us = changed_at_us
         self._shapes = shapes
         self._slurm, self._region, self._site = slurm, region, site
         self._notes, self._looks, self._held_at_us = notes, looks, held_at_us
@@ -84,7 +87,7 @@ class Obedience:
         at_us, held_at_us = now_us(), self._held_at_us(decision.job_id)
         if is_too_soon(decision, job, at_us, held_at_us):
             raise SlurmBusyError("its user held it a moment ago")
-        found = orders(decision, job, at_us, held_at_us)
+        found = orders(decision, job, at_us, held_at_us, self._changed_at_us(decision.job_id))
         try:
             return self._all_carried_out(found, decision, job)
         except SlurmRefusedError as error:

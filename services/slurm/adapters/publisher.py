@@ -10,7 +10,7 @@ from typing import Any, Final
 import structlog
 from coplace.v1.control_pb2 import ClusterDeclared
 from coplace.v1.ingest_service_pb2 import Envelope
-from coplace.v1.jobs_pb2 import JobSubmitted
+from coplace.v1.jobs_pb2 import HOLDER_USER, JobSubmitted
 
 from coplace_client.facts import fact
 from services.slurm.adapters.order import SlurmOrder
@@ -66,6 +66,8 @@ class SlurmPublisher:
         self.published = PublishedFacts()
         self._changes, self._ends = WaitingChanges(terms.site.name), PublishedEnds()
         self._waiting: dict[str, SlurmJob] = {}
+        # Of these, how they would be submitted now, where changes of them can be followed.
+        self._asked: dict[str, JobSubmitted] = {}
         # Jobs that were held since something that Slurm says of their start was not understood.
         self._kept_out: set[str] = set()
         self._declared: dict[str, ClusterDeclared] = {}
@@ -101,6 +103,10 @@ class SlurmPublisher:
     def held_at_us(self, job_id: str) -> int:
         """Return when it was published that the user of a job holds it; 0: it was not."""
         return self._changes.held_at_us(job_id)
+
+    def changed_at_us(self, job_id: str) -> int:
+        """Return when it was published that the terms of a job are others; 0: it was not."""
+        return self._changes.changed_at_us(job_id)
 
     @property
     def shapes(self) -> NodeShapes:
@@ -141,7 +147,8 @@ class SlurmPublisher:
         self._changes.held_by_user |= self._runs.held_by_user
         self._changes.held_changed |= self._runs.held_changed
         before, self._noted, self._aside = self._noted, {}, set()
-        self._arrays_shown, self._waiting, self.held_because = set(), {}, {}
+        self._arrays_shown, self._waiting, self._asked = set(), {}, {}
+        self.held_because = {}
         self._ends.give_up()
         beside = ShownJobs(shown, self._site)
         known = {
@@ -150,7 +157,7 @@ class SlurmPublisher:
             for event in self._facts(job, beside, before)
         }
         fresh = [event for event in known.values() if not self.published.has(event)]
-        fresh += self._changes.events(self._waiting, now_us())
+        fresh += self._changes.events(self._waiting, now_us(), self._asked)
         self._send(fresh, before)
         self._new.extend(self._came(fresh))
         if self._order is not None:
@@ -175,13 +182,17 @@ class SlurmPublisher:
                 yield NewJob(job, event.job_submitted)
 
     def _note_waiting(self, submitted: JobSubmitted, job: SlurmJob) -> None:
-        """What is held for what Coplace can't follow is let in by nobody's release in Slurm."""
+        """What is held for what Coplace can't follow is let in by nobody's release in Slurm, but
+        where it became so."""
         job_id = submitted.job_id
         if self._order is not None:
             self._order.put(job, submitted)
-        is_kept_out = job_id in self._kept_out or why_not_followed(job, self._terms.select)
-        if job.is_pending and not is_kept_out:
+        is_followed = submitted.held_by == HOLDER_USER or not submitted.held_because
+        is_let_in = job_id not in self._kept_out and not why_not_followed(job, self._terms.select)
+        if job.is_pending and (is_let_in or self._changes.knows(job_id)):
             self._waiting[job_id] = job
+            if is_let_in and is_followed and not (job.is_array or job.is_task):
+                self._asked[job_id] = submitted
 
     def _note_unknown_fields(self, job: SlurmJob) -> None:
         """Note once each field that says something of a job that waits and nobody reads."""

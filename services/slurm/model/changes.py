@@ -1,7 +1,8 @@
 """What users and operators change on jobs that wait in Slurm: pure.
 
-A submission has one content under one id, so that a job whose terms were changed is held with what
-was changed, until somebody changes it back. Holds and nice values are orders, which follow.
+A job whose terms were changed is submitted with its new ones, as of that moment. One of which that
+can't be followed is held with what was changed, until somebody changes it back. Holds and nice
+values are orders, which follow.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,9 +16,10 @@ from coplace.v1.jobs_pb2 import (
     JobHeld,
     JobPrioritized,
     JobReleased,
+    JobSubmitted,
 )
 
-from coplace_client.facts import fact
+from coplace_client.facts import fact, job_fact
 from services.slurm.model.jobs import SlurmJob
 from shared.domain.array_tasks import as_task
 from shared.slurm.answers import text
@@ -33,16 +35,19 @@ _TERMS: Final = (
 )
 # Of these, what is asked for first while the job waits is a change too.
 _BEGUN: Final = ("features", "licenses")
+_NOTHING: Final[Mapping[str, JobSubmitted]] = {}
 
 
 class _WaitingTerms(NamedTuple):
-    """A job that waits, as it was at the first look at it, since when its user holds it, and what
-    was `changed`; without terms it is as a decision or a return to Slurm left it."""
+    """A job that waits, as it was at the first look at it or followed since `changed_at_us`, since
+    when its user holds it, and what was `changed` that is not followed; without terms it is as a
+    decision or a return to Slurm left it."""
 
     terms: Mapping[str, Any] | None
     priority: int
     held_at_us: int = 0
     changed: str = ""
+    changed_at_us: int = 0
 
 
 class WaitingChanges:
@@ -64,17 +69,38 @@ class WaitingChanges:
         found = self._known.get(job_id) or self._known.get(named[0] if named else "")
         return found.held_at_us if found is not None else 0
 
-    def events(self, waiting: Mapping[str, SlurmJob], at_us: int) -> list[Envelope]:
-        """Return what to publish of jobs that wait, by their ids."""
+    def changed_at_us(self, job_id: str) -> int:
+        """Return when it was published that the terms of a job are others; 0: it was not."""
+        found = self._known.get(job_id)
+        return found.changed_at_us if found is not None else 0
+
+    def knows(self, job_id: str) -> bool:
+        """Return whether a job waited at the look before."""
+        return job_id in self._known
+
+    def events(
+        self,
+        waiting: Mapping[str, SlurmJob],
+        at_us: int,
+        asked: Mapping[str, JobSubmitted] = _NOTHING,
+    ) -> list[Envelope]:
+        """Return what to publish of jobs that wait, by their ids; `asked` is how those would be
+        submitted now of which changes can be followed."""
         self._next = {}
-        return [event for job_id, job in waiting.items() for event in self._of(job_id, job, at_us)]
+        return [
+            event
+            for job_id, job in waiting.items()
+            for event in self._of(job_id, job, at_us, asked.get(job_id))
+        ]
 
     def confirm(self) -> None:
         """Remember what was published."""
         self._known = self._next
         self.held_by_user = self.held_changed = frozenset()
 
-    def _of(self, job_id: str, job: SlurmJob, at_us: int) -> Iterator[Envelope]:
+    def _of(
+        self, job_id: str, job: SlurmJob, at_us: int, asked: JobSubmitted | None
+    ) -> Iterator[Envelope]:
         first = self._known.get(job_id)
         if first is None:
             first = self._at_first(job_id, job, at_us)
@@ -83,8 +109,12 @@ class WaitingChanges:
         changed = _what_changed(first.terms, terms) if first.terms and terms else ""
         if first.changed == _CHANGED_BEFORE:
             changed = _CHANGED_BEFORE
+        elif changed and asked is not None:
+            yield self._anew(asked, at_us)
+            first, changed = first._replace(terms=terms, changed_at_us=at_us), ""
         held_before = HELD_BY_USER if first.held_at_us else ""
-        yield from self._held(job_id, HOLDER_USER, held_before, by_user, at_us)
+        since_us = at_us if job_id in self._known else _since_us(job, at_us)
+        yield from self._held(job_id, HOLDER_USER, held_before, by_user, since_us)
         yield from self._held(job_id, HOLDER_MANAGER, first.changed, changed, at_us)
         if job.priority != first.priority:
             order = JobPrioritized(job_id=job_id, priority=job.priority, reason="nice in Slurm")
@@ -97,6 +127,15 @@ class WaitingChanges:
             held_at_us=(first.held_at_us or at_us) if by_user else 0,
             changed=changed,
         )
+
+    def _anew(self, asked: JobSubmitted, at_us: int) -> Envelope:
+        """Return the submission of a job with its new terms; holds of it are orders."""
+        changed = JobSubmitted()
+        changed.CopyFrom(asked)
+        changed.ClearField("held_because")
+        changed.ClearField("held_by")
+        changed.changed_at_us = at_us
+        return job_fact(self._source, changed, f"{asked.attempt}/changed-{at_us}", at_us)
 
     def _held(
         self, job_id: str, holder: Holder.ValueType, before: str, now: str, at_us: int
@@ -119,6 +158,12 @@ class WaitingChanges:
         of_manager = isinstance(order, JobHeld) and order.holder == HOLDER_MANAGER
         of_manager |= isinstance(order, JobReleased) and HOLDER_MANAGER in order.holders
         return fact(self._source, order, f"{key}/changed" if of_manager else key, at_us)
+
+
+def _since_us(job: SlurmJob, at_us: int) -> int:
+    """Return when its user held a job that this process has not seen before, a moment behind its
+    submission: what was said of it since, as a release in Coplace, is newer."""
+    return min(job.held_at_us + 1, at_us) if job.held_at_us else at_us
 
 
 def _terms(job: SlurmJob) -> Mapping[str, Any]:

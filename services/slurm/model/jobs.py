@@ -27,8 +27,8 @@ _AT_ONCE: Final = 100
 # given back until Coplace speaks again (services/slurm/adapters/giving_back.py).
 GIVEN_BACK: Final = "coplace given back"
 IN_SILENCE: Final = "coplace given back in silence"
-# As deploy/slurm/job_submit.lua has it.
-_HELD_BY_USER: Final = "coplace held by its user"
+# As deploy/slurm/job_submit.lua has it, with the second since which.
+_HELD_BY_USER: Final = re.compile(r"coplace held by its user(?: at (\d{1,12}))?")
 # What is noted in a job for its user begins so.
 NOTED: Final = "coplace: "
 _LET_IN: Final = "let in by its user"
@@ -335,7 +335,17 @@ class SlurmJob:
     @property
     def is_held_by_user(self) -> bool:
         """Return whether its user holds it."""
-        return any(_HELD_BY_USER in text(self.fields.get(name)) for name in _COMMENTS)
+        return self._hold is not None
+
+    @property
+    def held_at_us(self) -> int:
+        """Return since when its user holds it, by Slurm's clock; 0: he does not, or nobody says."""
+        return int(self._hold[1] or 0) * 1_000_000 if self._hold is not None else 0
+
+    @property
+    def _hold(self) -> re.Match[str] | None:
+        found = (_HELD_BY_USER.search(text(self.fields.get(name))) for name in _COMMENTS)
+        return next((each for each in found if each is not None), None)
 
     @property
     def is_given_back(self) -> bool:

@@ -18,6 +18,7 @@ _UNLIMITED_MIN: Final = round(WALLTIME_S.most) // _MINUTE_S
 _GONE: Final = "Slurm does not have the job any more"
 _GIVEN_BACK: Final = "it was given back to Slurm"
 _HELD: Final = "held by its user in Slurm"
+_CHANGED: Final = "changed in Slurm"
 # A decision so soon after a hold was published may not know of it.
 _NOT_KNOWN_US: Final = 3_000_000
 
@@ -150,15 +151,22 @@ Order = _Start | Hold | Explain | Cancel | Suspend | Resume | Requeue | Done | D
 
 
 def orders(
-    decision: PlacementDecided, job: SlurmJob | None, now_us: int, held_at_us: int = 0
+    decision: PlacementDecided,
+    job: SlurmJob | None,
+    now_us: int,
+    held_at_us: int = 0,
+    changed_at_us: int = 0,
 ) -> list[Order]:
     """Return the orders for a decision on a job of this cluster, which Slurm shows as `job` (None:
     not any more). Again for the same decision, they have no further effect. Where its user holds
-    it, `held_at_us` is when that was published; 0: it was not."""
+    it, `held_at_us` is when that was published, and `changed_at_us` that its terms are others; 0:
+    it was not."""
     match decision.verdict:
         case placement_pb2.VERDICT_START:
             if job is not None and _crosses_a_hold(decision, job, held_at_us):
                 return [Decline(_HELD)]
+            if job is not None and job.is_pending and decision.changed_at_us < changed_at_us:
+                return [Decline(_CHANGED)]
             return _start(decision, job, now_us)
         case placement_pb2.VERDICT_WITHDRAWN:
             return _withdraw(decision, job)

@@ -136,6 +136,7 @@ def job_of(message: JobSubmitted) -> Job:
         is_interactive=message.is_interactive,
         starts_within_s=message.starts_within_s,
         millicores_per_unit=message.millicores_per_unit,
+        changed_at_us=message.changed_at_us,
     )
 
 

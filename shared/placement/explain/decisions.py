@@ -119,6 +119,7 @@ class Decisions:
             degradation_model_version=self.degradation_version,
             array_job_id=job.job.array_id,
             array_index=job.job.array_index,
+            changed_at_us=job.job.changed_at_us,
         )
 
 

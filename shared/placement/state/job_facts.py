@@ -20,7 +20,7 @@ from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
 from shared.catalogue.payloads.domain_types import dependencies_of, job_of
 from shared.domain.cluster import Cluster
-from shared.domain.job import JobFact, JobState, next_state
+from shared.domain.job import Job, JobFact, JobState, next_state
 from shared.domain.node import NodeNames
 from shared.placement.state.actions import ActionKind, Refused
 from shared.placement.state.candidate import draw_mw
@@ -59,33 +59,21 @@ class JobFacts:
         self._table = table
 
     def submit(self, event: Event, message: JobSubmitted) -> None:
-        """Add a job, or a new attempt of one, that was submitted: a submission ends no run, and
-        whose the job is says the first one."""
+        """Add a job, a new attempt of one, or what one that waits asks for instead: a submission
+        ends no run, and whose the job is says the first one."""
         job, awaits = job_of(message), dependencies_of(message)
         known = self._table.get(job.job_id)
         if known is None and job.attempt > 1:
             known = self._table.named(job.job_id)
         if known is None:
             self._table.require_free_ids(job)
+            tracked = self._table.track(job, event.traceparent, awaits)
+        elif _is_changed(job, known):
+            tracked = self._table.change(known, _in_place_of(known, job), awaits)
+        elif job.attempt <= known.job.attempt:
+            raise AlreadyAppliedError(event.id)
         else:
-            if job.attempt <= known.job.attempt:
-                raise AlreadyAppliedError(event.id)
-            if job.user != known.job.user:
-                problem = f"{job.user[:80]!r} did not submit the job, {known.job.user!r} did"
-                raise RejectedError("user", problem)
-            if known.run.held_on:
-                problem = f"{known.job.attempt} is held by {known.run.held_on!r}: requeue it first"
-                raise EarlyError("attempt", problem)
-            if known.progress is not None or job.array:
-                raise RejectedError("array", "is of one submission: its tasks have attempts")
-            job = replace(
-                job,
-                array_at_most=known.job.array_at_most,
-                array_id=known.job.array_id,
-                array_index=known.job.array_index,
-                array_ordinal=known.job.array_ordinal,
-            )
-        tracked = self._table.track(job, event.traceparent, awaits)
+            tracked = self._table.track(_in_place_of(known, job), event.traceparent, awaits)
         if message.held_because:
             holder = Holder(message.held_by or Holder.MANAGER)
             word = HoldWord(holder, stamp_of(event), message.held_because[:MOST_TEXT])
@@ -296,6 +284,33 @@ class JobFacts:
             job.grants.seized = tuple(void for void in job.grants.seized if void not in answered)
             self._table.revisit(job)
         return bool(answered)
+
+
+def _in_place_of(known: JobRecord, job: Job) -> Job:
+    """Return a job as it takes the place of what is known. Raises RejectedError for one of somebody
+    else and for arrays, EarlyError while that is held."""
+    if job.user != known.job.user:
+        problem = f"{job.user[:80]!r} did not submit the job, {known.job.user!r} did"
+        raise RejectedError("user", problem)
+    if known.run.held_on:
+        problem = f"{known.job.attempt} is held by {known.run.held_on!r}: requeue it first"
+        raise EarlyError("attempt", problem)
+    if known.progress is not None or job.array:
+        raise RejectedError("array", "is of one submission: its tasks have attempts")
+    return replace(
+        job,
+        array_at_most=known.job.array_at_most,
+        array_id=known.job.array_id,
+        array_index=known.job.array_index,
+        array_ordinal=known.job.array_ordinal,
+    )
+
+
+def _is_changed(job: Job, known: JobRecord) -> bool:
+    """Return whether a submission says what an attempt asks for instead, which may yet wait."""
+    may_wait = known.life.state in (JobState.SUBMITTED, JobState.GRANTED)
+    is_newer = job.changed_at_us > known.job.changed_at_us
+    return job.attempt == known.job.attempt and is_newer and may_wait
 
 
 def _require_few_void(job: JobRecord) -> None:

@@ -233,17 +233,29 @@ class JobTable:
         """Return how the run of an attempt ended; None where it did not, or nobody said."""
         return self._ended_runs.get(job.job.job_id) if job.ended else None
 
+    def change(self, before: JobRecord, job: Job, awaits: tuple[Dependency, ...]) -> JobRecord:
+        """Let an attempt that waits ask for something else, at its place and priority."""
+        job = replace(job, priority=before.job.priority)
+        return self.track(job, before.traceparent, awaits, arrival=before.arrival)
+
     def track(
-        self, job: Job, traceparent: str, awaits: tuple[Dependency, ...], seized: str = ""
+        self,
+        job: Job,
+        traceparent: str,
+        awaits: tuple[Dependency, ...],
+        seized: str = "",
+        arrival: int | None = None,
     ) -> JobRecord:
-        """Replace the newest attempt of a job; what was asked of the job stays in force."""
-        tracked = JobRecord(job, self._next_arrival, traceparent, Life(awaits=awaits))
+        """Replace the newest attempt of a job, at its place where it has an arrival number; what
+        was asked of the job stays in force."""
+        number = self._next_arrival if arrival is None else arrival
+        tracked = JobRecord(job, number, traceparent, Life(awaits=awaits))
         before = self._jobs.get(job.job_id)
         if before is not None:
             self._supersede(before, tracked, seized)
         self._rows.put(job.job_id, tracked)
         self.by_arrival[tracked.arrival] = job.job_id
-        self._next_arrival += 1
+        self._next_arrival += arrival is None
         if job.array:
             self._begin_array(tracked)
         elif job.array_id:
@@ -662,7 +674,8 @@ class JobTable:
             before.requests.requeue_asked,
         )
         after.requests.priority_asked = before.requests.priority_asked
-        is_failure = not seized and before.requests.requeue is None
+        is_next = after.job.attempt > before.job.attempt
+        is_failure = is_next and not seized and before.requests.requeue is None
         after.life.requeues, after.requests.suspend_asked = (
             before.life.requeues + is_failure,
             before.requests.suspend_asked,

@@ -29,8 +29,8 @@ def test_jobs_of_the_version_before_are_read_by_prediction() -> None:
     of_units = (2, 0.0, [["gpu", 1]], 4)
     when = (0.0, 0.0, False, "", "", NOTHING)
     where = ("", NOTHING, NOTHING, NOTHING, "p1", "", "")
-    as_one = ("", 0, "", 0, 0, NOTHING, NOTHING, 7, True, 60.0)
-    state = State({key_of("job", "a"): row(2, *asked, *of_units, *when, *where, *as_one)})
+    as_one = ("", 0, "", 0, 0, NOTHING, NOTHING, 7, True, 60.0, 1_500)
+    state = State({key_of("job", "a"): row(3, *asked, *of_units, *when, *where, *as_one)})
     assert Remembered(state).jobs["a"] == Job(
         job_id="a",
         attempt=2,
@@ -52,6 +52,7 @@ def test_jobs_of_the_version_before_are_read_by_prediction() -> None:
         manager_priority=7,
         is_interactive=True,
         starts_within_s=60.0,
+        millicores_per_unit=1_500,
     )
 
 

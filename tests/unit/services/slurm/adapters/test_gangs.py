@@ -27,7 +27,6 @@ from services.slurm.adapters.notes import JobNotes
 from services.slurm.adapters.obedience import Obedience
 from services.slurm.adapters.publisher import ShownState, SlurmPublisher
 from services.slurm.adapters.runs import RunsSeen
-from services.slurm.model.changes import CHANGED
 from services.slurm.model.facts import facts_of
 from services.slurm.model.het_jobs import with_gangs
 from services.slurm.model.jobs import GIVEN_BACK, SlurmJob
@@ -295,14 +294,15 @@ def test_a_start_and_a_requeue_while_nobody_looked_end_the_gang_that_placement_k
     assert [each for each in ended if each] == [JOB_ID, PARTS[0], PARTS[1]]
 
 
-def test_a_part_that_is_changed_holds_the_gang_and_the_start_of_one_does_not() -> None:
+def test_a_part_that_is_changed_changes_the_gang_and_the_start_of_one_does_not() -> None:
     region = PlayedRegion()
     publisher = SlurmPublisher(region, TERMS)
     publisher.tell(with_gangs(parts()))
     publisher.tell(with_gangs(parts({}, {"time_limit": 9})))
-    assert told(region)[1:] == [("job_held", "17")]
-    held = region.told[-1].job_held
-    assert held.reason.startswith(f"{CHANGED}: time_limit of its part 1.")
+    assert told(region)[1:] == [("job_submitted", "17")]
+    before, after = (event.job_submitted for event in region.told)
+    assert (before.changed_at_us, after.walltime_s) == (0, 540)
+    assert after.changed_at_us > 0
     region = PlayedRegion()
     publisher = SlurmPublisher(region, TERMS)
     half = parts(**WORD, time_limit=9, excluded_nodes="n2")

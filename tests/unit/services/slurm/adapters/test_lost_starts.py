@@ -83,6 +83,7 @@ def test_a_start_that_slurm_forgot_is_made_again_as_it_was() -> None:
         freq_ghz=2.1,
         walltime_s=90,
         decided_at_us=made.decided_at_us,
+        changed_at_us=made.decided_at_us,
     )
     held = SlurmJob({**HELD, "comment": "coplace held by its user"})
     assert isinstance(orders(made, held, now_us(), SUBMIT_S * 1_000_000)[0], Release)

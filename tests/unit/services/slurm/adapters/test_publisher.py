@@ -198,6 +198,29 @@ def test_a_job_that_its_user_held_is_held_until_he_lets_it_in() -> None:
     assert released.job_released.job_id == submitted.job_submitted.job_id
 
 
+def test_a_changed_job_is_submitted_anew_and_one_whose_change_can_t_be_followed_is_held() -> None:
+    region = PlayedRegion()
+    publisher = SlurmPublisher(region, TERMS)
+    first = {**JOB, "time_limit": 5}
+    for shown in (first, {**first, "time_limit": 9}, {**first, "licenses": "a|b"}):
+        publisher.tell([SlurmJob(shown)])
+    before, after, held = region.told
+    assert before.job_submitted.walltime_s == 300
+    assert after.job_submitted.walltime_s == 540
+    assert after.job_submitted.job_id == before.job_submitted.job_id
+    assert 0 < after.job_submitted.changed_at_us == publisher.changed_at_us(held.job_held.job_id)
+    assert "licenses" in held.job_held.reason
+
+
+def test_a_changed_array_is_held_as_its_tasks_are_of_one_submission() -> None:
+    region = PlayedRegion()
+    publisher = SlurmPublisher(region, TERMS)
+    array = {**JOB, "array_job_id": JOB["job_id"], "array_task_string": "1-2", "time_limit": 5}
+    for shown in (array, {**array, "time_limit": 9}):
+        publisher.tell([SlurmJob(shown)])
+    assert [event.WhichOneof("payload") for event in region.told] == ["job_submitted", "job_held"]
+
+
 def test_a_job_that_coplace_can_t_follow_is_not_let_in_by_a_release_of_its_user() -> None:
     region = PlayedRegion()
     publisher = SlurmPublisher(region, TERMS)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from coplace.v1.ingest_service_pb2 import Envelope
-from coplace.v1.jobs_pb2 import HOLDER_MANAGER, HOLDER_UNSPECIFIED, HOLDER_USER
+from coplace.v1.jobs_pb2 import HOLDER_MANAGER, HOLDER_UNSPECIFIED, HOLDER_USER, JobSubmitted
 
 from services.slurm.model.changes import WaitingChanges
 from services.slurm.model.jobs import SlurmJob
@@ -49,6 +49,36 @@ def test_a_job_whose_terms_were_changed_is_held_with_what_was_until_they_are_as_
     assert held.job_held.reason.startswith(f"changed in Slurm: {name}. Change it back")
     assert held.job_held.holder == HOLDER_MANAGER
     assert list(released.job_released.holders) == [HOLDER_MANAGER]
+
+
+def test_a_job_whose_terms_were_changed_is_submitted_with_its_new_ones() -> None:
+    changes, asked = WaitingChanges("north"), JobSubmitted(job_id="j", attempt=1, walltime_s=540)
+    asked.held_because, asked.held_by = "held by its user", HOLDER_USER
+    told = []
+    for at_us, limit_min in enumerate((5, 9, 9, 5), start=1):
+        waiting = {"j": SlurmJob({**JOB, "time_limit": limit_min})}
+        told += changes.events(waiting, at_us, {"j": asked})
+        changes.confirm()
+    assert [event.job_submitted.changed_at_us for event in told] == [2, 4]
+    assert [event.time_us for event in told] == [2, 4]
+    assert len({event.id for event in told}) == 2
+    # Holds of it are orders.
+    assert told[0].job_submitted == JobSubmitted(
+        job_id="j", attempt=1, walltime_s=540, changed_at_us=2
+    )
+    assert changes.changed_at_us("j") == 4
+
+
+def test_a_change_that_can_t_be_followed_holds_the_job_until_one_can_be() -> None:
+    changes, asked = WaitingChanges("north"), JobSubmitted(job_id="j", attempt=1)
+    told = []
+    for at_us, (limit_min, is_followed) in enumerate(((5, True), (9, False), (9, True)), start=1):
+        found = {"j": asked} if is_followed else {}
+        waiting = {"j": SlurmJob({**JOB, "time_limit": limit_min})}
+        told += changes.events(waiting, at_us, found)
+        changes.confirm()
+    kinds = [event.WhichOneof("payload") for event in told]
+    assert kinds == ["job_held", "job_submitted", "job_released"]
 
 
 def test_a_user_holds_and_changes_a_job_at_once_and_each_is_let_in_by_itself() -> None:
@@ -109,3 +139,18 @@ def test_it_is_known_since_when_a_user_holds_a_job_or_its_array() -> None:
     assert [changes.held_at_us(job_id) for job_id in ("j", "j_3", "k")] == [2, 2, 0]
     looks({}, changes=changes)
     assert changes.held_at_us("j") == 0
+
+
+def test_a_hold_that_a_process_before_published_is_older_than_what_was_said_since() -> None:
+    """Somebody let it in meanwhile, in Coplace: a process that is started does not undo that."""
+    held = {"comment": "app_id=lu.C coplace held by its user at 1796004883"}
+    [order] = looks(held)
+    assert order.job_held.held_at_us == order.time_us == 1
+    later = WaitingChanges("north")
+    [order] = later.events({"j": SlurmJob({**JOB, **held})}, 1_800_000_000_000_000)
+    assert order.job_held.held_at_us == 1_796_004_883_000_001
+    later.confirm()
+    assert later.held_at_us("j") == 1_800_000_000_000_000
+    changes = WaitingChanges("north")
+    seen = looks({}, held, changes=changes)
+    assert [order.job_held.held_at_us for order in seen] == [2]

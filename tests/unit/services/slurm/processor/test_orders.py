@@ -211,6 +211,15 @@ def test_a_start_that_crosses_a_user_s_hold_is_declined_and_one_that_follows_it_
     assert isinstance(release, Release)
 
 
+def test_a_start_of_a_job_as_it_was_before_a_change_is_declined() -> None:
+    decision = start()
+    decision.changed_at_us = 5
+    for changed_at_us, is_made in ((0, True), (5, True), (6, False)):
+        [order] = orders(decision, PENDING, NOW_US, changed_at_us=changed_at_us)
+        assert isinstance(order, Release if is_made else Decline)
+    assert orders(decision, RUNNING, NOW_US, changed_at_us=6) == []
+
+
 def test_a_start_behind_a_hold_of_a_moment_ago_is_not_declined_before_the_hold_is_known() -> None:
     held, decision = SlurmJob({**JOB, "comment": "coplace held by its user"}), start()
     decision.decided_at_us = 20_000_000
