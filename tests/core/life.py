@@ -182,6 +182,20 @@ class Life:
             self.known.jobs[job_id] = job
 
     @do.register
+    def _(self, step: systems.Change) -> None:
+        job_id = _picked(self.known.jobs.keys() - self.running.keys(), step.pick)
+        if not job_id:
+            return
+        before, at_us = self.known.jobs[job_id].asked, self._time_us()
+        references = sorted(self.known.clusters)
+        asked = replace(step.to, user=before.user, priority=before.priority)
+        job = Job(asked, references[step.to.reference % len(references)])
+        event = submission(job_id, job, at_us)
+        event.payload.changed_at_us = at_us  # type: ignore[attr-defined]
+        if self._tell(event):
+            self.known.jobs[job_id] = job
+
+    @do.register
     def _(self, step: systems.Wait) -> None:
         self.close()
         for _ in range(step.rounds):

@@ -72,6 +72,14 @@ class Submit:
 
 
 @dataclass(frozen=True)
+class Change:
+    """The user of a job that does not run asks for something else instead; its priority stays."""
+
+    pick: int
+    to: Submit
+
+
+@dataclass(frozen=True)
 class PartAsked:
     """A part of a gang: so many units, so many of them a node, and what each of them needs."""
 
@@ -315,6 +323,10 @@ LICENCES: Final = 2
 FIRST_OF_MILLICORES: Final = 2000
 _DIVIDING: Final = 0.6
 _MILLICORES: Final = (125, 125, 250, 250, 375, 500, 750, 1250, 1500, 2500)
+# And those in which users change jobs that wait, and the part of the jobs behind which one is.
+FIRST_OF_CHANGES: Final = 4000
+_CHANGED: Final = 0.5
+_CHANGING: Final = 0.4
 MEASURES: Final = (
     (),
     ("lower-frequency",),
@@ -348,7 +360,18 @@ def script(seed: int) -> Script:
     divided = Random(f"millicores {seed}")
     if seed >= FIRST_OF_MILLICORES and divided.random() < _DIVIDING:
         steps = [_divided(step, divided) for step in steps]
+    changed = Random(f"changes {seed}")
+    if seed >= FIRST_OF_CHANGES and changed.random() < _CHANGED:
+        steps = [each for step in steps for each in _changed(step, changed)]
     return rule, *steps
+
+
+def _changed(step: Step, rng: Random) -> Iterator[Step]:
+    """The step, and perhaps behind it a job that is to be as one which was submitted."""
+    yield step
+    if isinstance(step, Submit) and rng.random() < _CHANGING:
+        limit_s = rng.choice([step.walltime_s, 16, 40, 200])
+        yield Change(rng.randrange(64), replace(step, walltime_s=limit_s))
 
 
 def _divided(step: Step, rng: Random) -> Step:

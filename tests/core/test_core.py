@@ -13,14 +13,17 @@ from tests.core.__main__ import broken
 from tests.core.life import Life
 from tests.core.mutants import MUTANTS, Mutant, found, mistaken
 from tests.core.systems import (
+    FIRST_OF_CHANGES,
     FIRST_OF_MILLICORES,
     Ask,
     Cap,
+    Change,
     Declare,
     Kill,
     LoseOrReturn,
     Overrun,
     Pass,
+    Plan,
     Rule,
     Stop,
     Submit,
@@ -30,9 +33,10 @@ from tests.core.systems import (
 
 _SEEDS: Final = 48
 _AT_ONCE: Final = 12
+_FIRST: Final = (FIRST_OF_MILLICORES, FIRST_OF_CHANGES)
 
 
-@pytest.mark.parametrize("first", [*range(0, _SEEDS, _AT_ONCE), FIRST_OF_MILLICORES])
+@pytest.mark.parametrize("first", [*range(0, _SEEDS, _AT_ONCE), *_FIRST])
 def test_no_random_system_breaks_a_rule_of_the_core(first: int) -> None:
     for seed in range(first, first + _AT_ONCE):
         problem = broken(script(seed))
@@ -259,3 +263,17 @@ def test_a_job_starts_by_watts_that_a_reservation_elsewhere_gave_up_after_its_tu
     """The first that waits was reserved for sooner and with less on a cluster whose turn came
     later. No rule named why a job between them waited."""
     assert not broken(script(923_942))
+
+
+def test_a_plan_says_nothing_more_of_a_job_that_was_changed() -> None:
+    """It let the job wait as it was when the plan was made."""
+    Life().play(
+        (
+            Declare(cluster=1, nodes=4),
+            Submit(units=2, walltime_s=16, app=2, reservation=2),
+            Wait(rounds=2),
+            Plan(picks=(2, 1), cluster=2, pstate=2, wait_s=0, valid_s=50),
+            Wait(rounds=1),
+            Change(pick=1, to=Submit(units=3, walltime_s=16, app=2)),
+        )
+    )

@@ -283,6 +283,8 @@ class StateLayer:
     def _submit(self, event: Event, message: JobSubmitted) -> None:
         self._facts.submit(event, message)
         job = self.jobs.known(message.job_id)
+        if message.changed_at_us:
+            self.plans.leave_out(message.job_id)
         if message.manager_priority and job.reordered is not None:
             self._priorities.reorder(job, message.manager_priority, event.time_us)
         if message.held_because:

@@ -83,6 +83,11 @@ class Plans:
         planned = self._jobs.get(job.job.job_id)
         return planned.modes if planned and planned.attempt == job.job.attempt else {}
 
+    def leave_out(self, job_id: str) -> None:
+        """Plan a job no more: it asks for something else than was reckoned with."""
+        if job_id in self._jobs:
+            self._rows.drop(job_id)
+
     def due_s(self) -> Iterator[float]:
         """Yield when the plan lets something start that it holds back, and when it ends."""
         for planned in self._jobs.values():
