@@ -17,7 +17,7 @@ import yaml
 
 from deploy.local.ports import free_ports
 from lab.benchmarks.kubernetes.cluster import MANAGER, ROOT, CallError, RealCluster, call
-from services.kueue.model.names import APP
+from shared.kueue.names import APP
 
 API: Final = "/apis/kueue.x-k8s.io/v1beta2"
 NAMESPACE: Final = "physics"

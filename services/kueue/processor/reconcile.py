@@ -24,7 +24,6 @@ from services.kueue.model.facts import (
     submission_of,
 )
 from services.kueue.model.records import LetGo, PastRun, WorkloadRecord
-from services.kueue.model.workloads import CheckNames, CheckState, KueueWorkload
 from services.kueue.processor.effects import (
     AnswerCheck,
     Deactivate,
@@ -43,6 +42,7 @@ from shared.kubernetes.explained_wait import ExplainedWait
 from shared.kubernetes.facts import RunEnd
 from shared.kubernetes.pods import RunPod, all_ready_us, begun_us, ended_us, units_by_node
 from shared.kubernetes.texts import shown
+from shared.kueue.workloads import CheckNames, CheckState, KueueWorkload
 
 _SECOND_US: Final = 1_000_000
 # A start that was decided before the hold was known has come by then.

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from services.kueue.model.names import APP, ORIGIN, RECALLED
 from shared.domain.times import in_utc
 from shared.kubernetes.objects import (
     ApiObject,
@@ -22,6 +21,7 @@ from shared.kubernetes.objects import (
     time_us,
     whole_of,
 )
+from shared.kueue.names import APP, ORIGIN, RECALLED
 
 _EVICTED: Final = "Evicted"
 _CONDITION: Final = ("type", "status", "reason", "lastTransitionTime")
