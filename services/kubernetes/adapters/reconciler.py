@@ -48,6 +48,7 @@ from shared.kubernetes.effects import LookAgain, PublishFact
 from shared.kubernetes.explained_wait import ExplainedWait
 from shared.kubernetes.facts import FactTaker
 from shared.kubernetes.work_list import WorkList
+from shared.kueue.workloads import identified as workload_of
 
 _RETRY_S: Final = 2.0
 _REFUSED_RETRY_S: Final = 60.0
@@ -150,6 +151,26 @@ class JobReconciler:
             log.error("record cannot be read", cluster=cluster, problem=str(error))
             self._odd(cluster)
             return None
+
+    def replace_workloads(self, cluster: str, found: Sequence[Mapping[str, Any]]) -> None:
+        """Note all Workloads of a cluster's Kueue."""
+        for fields in found:
+            self.see_workload(cluster, fields)
+
+    def see_workload(
+        self, cluster: str, fields: Mapping[str, Any], *, is_removed: bool = False
+    ) -> None:
+        """Note a Workload of Kueue that is new, has changed or was deleted."""
+        try:
+            found = workload_of(cluster, fields)
+        except RejectedError as error:
+            log.error("not a Workload", cluster=cluster, problem=str(error))
+            self._odd(cluster)
+            return
+        if is_removed:
+            self.mirror.lose_workload(found)
+        elif (uid := self.mirror.see_workload(found)) is not None:
+            self.touch(uid)
 
     async def note_charge(self, charge: ChargeMade) -> None:
         """Keep what the run of a Job cost, and notify its user, while anything is left of it."""

@@ -14,6 +14,8 @@ from services.kubernetes.processor.mirror import JobMirror
 from services.kubernetes.processor.seen import SeenJob
 from shared.kubernetes.api import ApiMissingError
 from shared.kubernetes.work_list import WorkList
+from shared.kueue.workloads import KueueWorkload, WorkloadKey
+from shared.kueue.workloads import identified as workload_of
 
 # How often a Job is asked for that no list has: while its end is to be published, and after that,
 # until it goes and its record with it, whenever it is twice as old, within these bounds.
@@ -28,12 +30,15 @@ class JobApi(Protocol):
     async def patch(self, key: JobKey, body: Body) -> Mapping[str, Any]: ...
     async def patch_status(self, key: JobKey, body: Body) -> Mapping[str, Any]: ...
     async def create(self, key: JobKey, body: Body) -> Mapping[str, Any]: ...
-    async def delete(self, key: JobKey, uid: str) -> None: ...
+    async def delete(self, key: JobKey, uid: str, version: str) -> None: ...
     async def get_record(self, name: str) -> Mapping[str, Any]: ...
     async def patch_record(self, name: str, body: Body) -> Mapping[str, Any]: ...
     async def create_record(self, body: Body) -> Mapping[str, Any]: ...
     async def delete_record(self, name: str, uid: str) -> None: ...
     async def tell(self, namespace: str, event: Body) -> None: ...
+    async def get_workload(self, key: WorkloadKey) -> Mapping[str, Any]: ...
+    async def patch_workload(self, key: WorkloadKey, body: Body) -> Mapping[str, Any]: ...
+    async def answer_check(self, key: WorkloadKey, body: Body) -> Mapping[str, Any]: ...
 
 
 class UnknownClusterError(UnusableError):
@@ -125,6 +130,15 @@ class JobSight:
         self.mirror.put_record(record)
         return record
 
+    async def see_workload(self, before: KueueWorkload) -> None:
+        """Look at a Workload anew."""
+        try:
+            found = await self.api(before.server).get_workload(before.key)
+        except ApiMissingError:
+            self.mirror.lose_workload(before)
+        else:
+            self.mirror.see_workload(workload_of(before.server, found))
+
     def api(self, cluster: str) -> JobApi:
         """Return the API server of a cluster. Raises UnknownClusterError."""
         if cluster not in self._apis:
@@ -144,7 +158,7 @@ class JobSight:
         run = await self._run(record, job)
         key, grant = record.run_key, record.claim.grant
         seen = self.mirror.disruption(key, grant), self.mirror.pods(key, grant)
-        return SeenJob(job, run, *seen), record
+        return SeenJob(job, run, *seen, self.mirror.workload(run)), record
 
     def is_copy(self, job: KubernetesJob) -> bool:
         """Return whether a Job runs for another one, as a record says, or as it says itself."""

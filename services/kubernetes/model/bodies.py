@@ -20,6 +20,7 @@ from shared.domain.hostlist import expand
 from shared.kubernetes.claims import GrantClaim
 from shared.kubernetes.names import FREQUENCY_GHZ, GRANT, JOB_ID
 from shared.kubernetes.objects import mapping_of, whole_of
+from shared.kueue.names import QUEUE_LABEL
 
 Body = Mapping[str, Any]
 # What the Job controller adds of its own.
@@ -120,15 +121,17 @@ def carries(job: KubernetesJob, record: KubernetesRecord) -> bool:
     return job.granted == claim.grant and placed == wanted
 
 
-def copy(job: KubernetesJob, record: KubernetesRecord, queue: str) -> Body:
+def copy(job: KubernetesJob, record: KubernetesRecord, queue: str, kueue_queue: str = "") -> Body:
     """Return what runs for a Job under its claim, elsewhere or where Kubernetes gives it no pods:
-    of its name and grant, so that there is one at most."""
+    of its name and grant, so that there is one at most. In a queue of Kueue that lets it run."""
     claim, key, spec = record.claim, record.run_key, dict(job.spec)
     for name in ("selector", "manualSelector", "managedBy"):
         spec.pop(name, None)
     spec |= {**_begun(job, claim), "template": _copied_template(job, claim, record.job_id)}
     spec.setdefault("ttlSecondsAfterFinished", _KEPT_S)
     own = {QUEUE_NAME: queue, COPY_OF: job.cluster, GRANT: str(claim.grant)}
+    if kueue_queue:
+        own[QUEUE_LABEL], spec["suspend"] = kueue_queue, True
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",

@@ -62,7 +62,8 @@ class JobTerms:
     cluster. `queue` is what their label says, and what it is set back to; `most_priority` is what
     any user may ask for. What is not ready `ready_within_s` after its start waits again (0: it
     never does). A pod that requests no CPU counts as `default_cpu`. `priority_classes` are
-    the priorities of PriorityClasses.
+    the priorities of PriorityClasses. `kueue_queues` are the LocalQueues of the clusters whose own
+    Kueue lets copies run.
     """
 
     site: str
@@ -76,6 +77,7 @@ class JobTerms:
     default_cpu: Fraction = Fraction(1)
     ready_within_s: float = 0.0
     priority_classes: Mapping[str, int] = field(default_factory=dict)
+    kueue_queues: Mapping[str, str] = field(default_factory=dict)
 
 
 def id_of(job: KubernetesJob, terms: JobTerms) -> str:
@@ -115,10 +117,13 @@ def submission_of(job: KubernetesJob, terms: JobTerms) -> JobSubmitted:
     return message
 
 
-def require_job_controller(job: KubernetesJob) -> None:
-    """Raise RejectedError for a Job that another controller runs."""
+def require_job_controller(job: KubernetesJob, terms: JobTerms) -> None:
+    """Raise RejectedError for a Job that another controller runs, or that would pass by Kueue."""
     if job.spec.get("managedBy") not in (None, "kubernetes.io/job-controller", MANAGED_BY):
         problem = f"must be left to the Job controller, or be {MANAGED_BY}"
+        raise RejectedError("spec.managedBy", problem)
+    if job.cluster in terms.kueue_queues and not job.is_managed:
+        problem = f"must be {MANAGED_BY}: Kueue lets the copies of Jobs run on {job.cluster}"
         raise RejectedError("spec.managedBy", problem)
 
 

@@ -10,6 +10,7 @@ from shared.kubernetes.names import GRANT
 from shared.kubernetes.objects import condition_of, is_number, is_older, mapping_of
 from shared.kubernetes.pods import RunPod, read_pod, removed_pod
 from shared.kubernetes.texts import shown
+from shared.kueue.workloads import KueueWorkload
 
 _JOB_NAME: Final = "batch.kubernetes.io/job-name"
 # With these the node was lost, and not only the pod.
@@ -30,6 +31,8 @@ class JobMirror:
         self._disruptions: dict[JobKey, tuple[int, PodDisruption]] = {}
         # Of the newest grant of each, by their uids.
         self._pods: dict[JobKey, tuple[int, dict[str, RunPod]]] = {}
+        # Of copies that run by Kueue, by the names of these.
+        self._workloads: dict[JobKey, KueueWorkload] = {}
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -95,6 +98,7 @@ class JobMirror:
         self._of_ids[record.job_id] = record.id
         if not record.claim.is_live:
             self._pods.pop(record.run_key, None)
+            self._workloads.pop(record.run_key, None)
         if record.runs_as_copy:
             self._of_runs[record.run_key] = record.id
 
@@ -103,6 +107,7 @@ class JobMirror:
         record = self._records.pop(uid, None)
         if record is not None:
             self._of_runs.pop(record.run_key, None)
+            self._workloads.pop(record.run_key, None)
             self._forget_id(record.job_id, uid)
 
     def _forget_id(self, job_id: str, uid: JobUid) -> None:
@@ -161,6 +166,31 @@ class JobMirror:
         message = shown(f"{reason}: {condition.get('message') or 'its pod was ended'}")
         self._disruptions[key] = grant, PodDisruption(message, failed)
         return True
+
+    def see_workload(self, found: KueueWorkload) -> JobUid | None:
+        """Note a Workload of Kueue; return the Job whose copy it is of, None where there is
+        none."""
+        key = JobKey(found.server, found.key.namespace, found.owner.get("name", ""))
+        uid, before = self._of_runs.get(key), self._workloads.get(key)
+        if uid is None:
+            return None
+        is_same = before is not None and before.id == found.id
+        if before is None or not (
+            is_same and is_older(found.resource_version, before.resource_version)
+        ):
+            self._workloads[key] = found
+        return uid
+
+    def lose_workload(self, found: KueueWorkload) -> None:
+        """Forget a Workload that was deleted."""
+        key = JobKey(found.server, found.key.namespace, found.owner.get("name", ""))
+        if (before := self._workloads.get(key)) is not None and before.id == found.id:
+            del self._workloads[key]
+
+    def workload(self, run: KubernetesJob | None) -> KueueWorkload | None:
+        """Return the Workload of a copy that runs by Kueue."""
+        found = self._workloads.get(run.key) if run else None
+        return found if run and found and found.owner.get("uid") == run.uid else None
 
     def pods(self, key: JobKey, grant: int) -> Sequence[RunPod]:
         """Return the pods of a run under a grant, as they were seen last."""

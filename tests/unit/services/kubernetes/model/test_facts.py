@@ -127,12 +127,19 @@ def test_what_cannot_be_understood_is_named(patch: dict[str, Any], field: str) -
 
 def test_a_job_of_another_controller_is_refused() -> None:
     with pytest.raises(RejectedError, match=r"spec\.managedBy"):
-        require_job_controller(job(managedBy="kueue.x-k8s.io/multikueue"))
+        require_job_controller(job(managedBy="kueue.x-k8s.io/multikueue"), TERMS)
+
+
+def test_where_kueue_lets_copies_run_a_job_that_would_pass_by_it_is_refused() -> None:
+    terms = replace(TERMS, kueue_queues={"alpha": "main"})
+    with pytest.raises(RejectedError, match="Kueue lets the copies of Jobs run on alpha"):
+        require_job_controller(job(), terms)
+    require_job_controller(job(managedBy="coplace.io/manager"), terms)
 
 
 def test_a_job_leaves_home_where_coplace_manages_it_and_else_its_user_reads_how() -> None:
     managed = job(managedBy="coplace.io/manager")
-    require_job_controller(managed)
+    require_job_controller(managed, TERMS)
     assert list(submission_of(managed, TERMS).clusters) == []
     assert assumptions(managed, TERMS) == []
     assert list(submission_of(job(), TERMS).clusters) == ["alpha"]
