@@ -105,6 +105,8 @@ async def _turn(
             left -= {each["metadata"]["name"] for each in told if is_complete(each)}
             await asyncio.sleep(0.5)
     begun = sorted(kubelets.begun_s[name] - began_s for name in names if name in kubelets.begun_s)
+    if not begun:
+        return [f"{kind}: nothing ran"]
     rate = (len(begun) - 1) / (begun[-1] - begun[0]) if len(begun) > 1 else 0.0
     print(
         f"{kind}: first pods after {begun[0]:.1f}, {statistics.median(begun):.1f} (median), "
@@ -119,12 +121,15 @@ async def _turn(
 
 def _job(kind: str, name: str, run_s: float) -> Any:
     """One core more than a node of the home cluster has."""
-    if kind == "coplace":
-        return user_job(name, "2", run_s, spec={"managedBy": MANAGED_BY})
-    metadata = {"labels": {QUEUE_NAME: None, QUEUE_LABEL: "remote"}}
-    return user_job(
-        name, "2", run_s, metadata=metadata, spec={"managedBy": "kueue.x-k8s.io/multikueue"}
-    )
+    more: dict[str, Any] = {"spec": {"managedBy": MANAGED_BY}}
+    if kind == "multikueue":
+        labels = {QUEUE_NAME: None, QUEUE_LABEL: "remote"}
+        spec = {"managedBy": "kueue.x-k8s.io/multikueue"}
+        more = {"metadata": {"labels": labels}, "spec": spec}
+    found = user_job(name, "2", run_s, **more)
+    [container] = found["spec"]["template"]["spec"]["containers"]
+    del container["resources"]["requests"]["memory"]  # the queues share out cores alone
+    return found
 
 
 async def _created(client: Any, body: Any) -> None:
