@@ -45,7 +45,7 @@ from shared.kubernetes.facts import (
 from shared.kubernetes.objects import whole_of
 from shared.kubernetes.pods import RunPod, begun_us, ended_us
 from shared.kubernetes.texts import shown
-from shared.kubernetes.units import pod_amounts, pod_needs
+from shared.kubernetes.units import PODS, pod_amounts, pod_needs
 
 _POD: Final = "spec.template.spec"
 _SECOND_US: Final = 1_000_000
@@ -106,7 +106,7 @@ def submission_of(job: KubernetesJob, terms: JobTerms) -> JobSubmitted:
         cores_per_unit=whole_cores(needs.millicores),
         millicores_per_unit=beside_cores(needs.millicores),
         memory_gib_per_unit=needs.memory_gib,
-        resources_per_unit=needs.resources,
+        resources_per_unit={**needs.resources, PODS: 1},
         units_per_node=choice.pods_per_node,
         features=choice.features,
         partitions=[choice.partition] if choice.partition else (),
@@ -277,6 +277,7 @@ def finish(
             # What runs without a grant may ask for more than there can be.
             name: round(min(count * each, RESOURCES.most))
             for name, each in asked.resources_per_unit.items()
+            if name != PODS  # nobody pays for a place
         },
     )
     return run_finished(terms.site, asked, claim, end.outcome, use)
