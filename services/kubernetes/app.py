@@ -90,7 +90,7 @@ async def _run(
         terms = own.terms(list(clusters))
         offer = partial(_offer, reporters)
         jobs = JobReconciler(apis, facts, terms, now_us, meter.odd, offer)
-        meter.watch(jobs.states)
+        meter.watch(jobs.counts)
         queue = f"{QUEUE_NAME}={own.queue}"
         process.readiness.wait_for("the records of all clusters: do they have the kind JobRecord?")
         for api in apis.values():

@@ -9,7 +9,9 @@ from services.kubernetes.model.bodies import Body
 from services.kubernetes.model.facts import JobTerms, id_of
 from services.kubernetes.model.jobs import JobKey, JobUid, KubernetesJob, identified
 from services.kubernetes.model.names import QUEUE_NAME
+from services.kubernetes.model.queues import JobPlace, QueueTally
 from services.kubernetes.model.records import KubernetesRecord
+from services.kubernetes.model.states import queue_state
 from services.kubernetes.processor.mirror import JobMirror
 from services.kubernetes.processor.seen import SeenJob
 from shared.kubernetes.api import ApiMissingError
@@ -57,10 +59,38 @@ class JobSight:
         work: WorkList[JobUid],
     ) -> None:
         self._apis, self._terms, self._now_us, self._work = apis, terms, now_us, work
-        self.mirror = JobMirror(lambda job: id_of(job, terms))
+        self.mirror = JobMirror(lambda job: id_of(job, terms), self._count)
+        self.tally = QueueTally()
         self.told: defaultdict[JobUid, set[str]] = defaultdict(set)
         self.refused: dict[JobUid, str] = {}
         self.aside: dict[JobUid, str] = {}
+
+    def note_refused(self, uid: JobUid, why: str) -> None:
+        """Note why Coplace does not take a Job; empty: it does."""
+        self._note(self.refused, uid, why)
+
+    def note_aside(self, uid: JobUid, why: str) -> None:
+        """Note what fails about a Job again and again; empty: nothing."""
+        self._note(self.aside, uid, why)
+
+    def _note(self, known: dict[JobUid, str], uid: JobUid, why: str) -> None:
+        if why == known.get(uid, ""):
+            return
+        if why:
+            known[uid] = why
+        else:
+            del known[uid]
+        self._count(uid)
+
+    def _count(self, uid: JobUid) -> None:
+        """Count a Job where it is now: a copy counts nowhere."""
+        job, record = self.mirror.job(uid), self.mirror.record(uid)
+        if job is None or (record is None and job.is_copy):
+            self.tally.note(uid, None)
+            return
+        is_known = {"is_refused": uid in self.refused, "is_aside": uid in self.aside}
+        has_begun = record is not None and record.claim.has_begun
+        self.tally.note(uid, JobPlace(queue_state(record, **is_known), has_begun))
 
     def root(self, uid: JobUid) -> JobUid:
         """Return the Job that one runs for: itself, unless it is a copy."""

@@ -219,7 +219,7 @@ class JobWriter:
             if not await self._patch(PatchJob(job, update(job), words, informs=informs)):
                 return False
             await self._tell_user(job, NotifyUser(job, "NotUnderstood", why, is_warning=True))
-        self._sight.refused[job.id] = why
+        self._sight.note_refused(job.id, why)
         return True
 
     async def _create(self, effect: CreateCopy) -> bool:

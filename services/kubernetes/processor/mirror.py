@@ -20,9 +20,15 @@ _NODE_LOST: Final = ("DeletionByTaintManager", "DeletionByPodGC")
 class JobMirror:
     """The Jobs and records of all clusters, and the pods of those that run."""
 
-    def __init__(self, id_of: Callable[[KubernetesJob], str]) -> None:
-        """`id_of` says which job of Coplace a Job is, whatever its annotations say."""
-        self._id_of = id_of
+    def __init__(
+        self,
+        id_of: Callable[[KubernetesJob], str],
+        changed: Callable[[JobUid], object] = id,
+    ) -> None:
+        """`id_of` says which job of Coplace a Job is, whatever its annotations say; `changed` is
+        called for a Job which is another, or whose record is."""
+        self._id_of, self._changed = id_of, changed
+        self._waiting: dict[JobUid, str] = {}
         self._jobs: dict[JobUid, KubernetesJob] = {}
         self._records: dict[JobUid, KubernetesRecord] = {}
         self._of_keys: dict[JobKey, JobUid] = {}
@@ -58,6 +64,10 @@ class JobMirror:
         """Return the records of all clusters as they were seen last."""
         return list(self._records.values())
 
+    def waiting(self) -> Mapping[JobUid, str]:
+        """Return the ids of the Jobs that wait for a grant."""
+        return dict(self._waiting)
+
     def of_id(self, job_id: str) -> JobUid | None:
         """Return the Job that Coplace knows by an id."""
         return self._of_ids.get(job_id)
@@ -75,6 +85,7 @@ class JobMirror:
         self._jobs[job.id] = job
         self._of_keys[job.key] = job.id
         self._of_ids[self._id_of(job)] = job.id
+        self._changed(job.id)
 
     def remove(self, uid: JobUid) -> None:
         """Forget a Job that was deleted."""
@@ -86,6 +97,7 @@ class JobMirror:
             self._disruptions.pop(job.key, None)
             self._pods.pop(job.key, None)
         self._forget_id(self._id_of(job), uid)
+        self._changed(uid)
 
     def put_record(self, record: KubernetesRecord) -> None:
         """Note a record that was seen; what was seen of it later stays."""
@@ -101,6 +113,11 @@ class JobMirror:
             self._workloads.pop(record.run_key, None)
         if record.runs_as_copy:
             self._of_runs[record.run_key] = record.id
+        if record.claim.is_live or record.outcome or record.released_at_us:
+            self._waiting.pop(record.id, None)
+        else:
+            self._waiting[record.id] = record.job_id
+        self._changed(record.id)
 
     def remove_record(self, uid: JobUid) -> None:
         """Forget a record that was deleted."""
@@ -108,7 +125,9 @@ class JobMirror:
         if record is not None:
             self._of_runs.pop(record.run_key, None)
             self._workloads.pop(record.run_key, None)
+            self._waiting.pop(uid, None)
             self._forget_id(record.job_id, uid)
+            self._changed(uid)
 
     def _forget_id(self, job_id: str, uid: JobUid) -> None:
         if uid not in self._jobs and uid not in self._records and self._of_ids.get(job_id) == uid:

@@ -24,6 +24,7 @@ from services.kueue.model.facts import (
     submission_of,
 )
 from services.kueue.model.records import LetGo, PastRun, WorkloadRecord
+from services.kueue.model.retries import retry_s
 from services.kueue.processor.effects import (
     AnswerCheck,
     Deactivate,
@@ -215,7 +216,7 @@ class _WaitingWorkload:
         if left_us > 0:
             return [LookAgain(left_us / _SECOND_US)]
         workload, explained = self.seen.workload, self.record.explained
-        delay_s = explained.delay_s(self.moment.now_us, hold.tried)
+        delay_s = retry_s(explained, self.moment.now_us, hold.tried)
         own = checks.own_of(workload)
         state = CheckState.RETRY
         return [AnswerCheck(workload, own, state, explained.words, requeue_s=delay_s)]

@@ -33,6 +33,8 @@ from services.kubernetes.adapters.reconciler import JobReconciler
 from services.kubernetes.adapters.releasing import JobReleaser
 from services.kubernetes.model.jobs import JobKey
 from services.kubernetes.model.names import FINALIZER, MANAGED_BY, OUTCOME, QUEUE_NAME
+from services.kubernetes.model.queues import QueueCounts
+from services.kubernetes.model.states import QueueState
 from shared.kubernetes.api import ApiUnavailableError
 from shared.kubernetes.names import GRANT, JOB_ID
 from tests.support.fated_api import Fate, FatedApi, KilledError
@@ -269,6 +271,23 @@ class Play:
         )
         assert max(running.values(), default=0) <= 1, running
 
+    def check_counts(self) -> None:
+        """What is counted as it changes is what is seen of all Jobs."""
+        seen, sight = self.manager.mirror, Counter[str]()
+        for job in seen.jobs():
+            record = seen.record(job.id)
+            sight[job.cluster] += record is not None or not job.is_copy
+        counts = self.manager.counts()
+        for name in CLUSTERS:
+            found = counts.get(name, QueueCounts())
+            assert sum(map(found.of, QueueState)) == sight[name]
+        waits = {
+            each.id: each.job_id
+            for each in seen.records()
+            if not (each.claim.is_live or each.outcome or each.released_at_us)
+        }
+        assert self.manager.waiting() == waits
+
     def starts(self) -> list[tuple[str, int]]:
         return [each for server in self.servers.values() for each in server.starts if each[1]]
 
@@ -453,6 +472,7 @@ async def course(play: Play, steps: int) -> None:
     for _ in range(steps):
         await play.step()
         play.check()
+        play.check_counts()
     await play.settle()
     play.check()
     play.check_rest()
