@@ -489,6 +489,13 @@ bench-k8s-jobs: setup system-servers ## figures of that adapter: PLAY=waits|kill
 	$(BIN)/python -m tests.kubernetes_jobs $(PLAY) $(MORE) \
 	    --programs "$$(deploy/build-kubernetes.sh $(KUBERNETES_VERSION) $(ETCD_VERSION))"
 
+.PHONY: e2e-k8s-by-kueue
+e2e-k8s-by-kueue: setup system-servers ## Jobs at a real worker whose Kueue lets them run, by turns by way of MultiKueue and by Coplace: MORE="--jobs 100 --kills 10"
+	@deploy/require-commands.sh etcd:etcd-server openssl:openssl
+	$(BIN)/python -m tests.kubernetes_jobs.by_kueue $(MORE) \
+	    --programs "$$(deploy/build-kubernetes.sh $(KUBERNETES_VERSION) $(ETCD_VERSION))" \
+	    --kueue "$$(deploy/build-kueue.sh $(KUEUE_VERSION))"
+
 .PHONY: e2e-k8s
 e2e-k8s: JOBS = 500
 e2e-k8s: e2e-k8s-jobs system-containers system-kubernetes ## the chart on a real Kubernetes with real pods: SEED= JOBS=

@@ -1,7 +1,7 @@
 """Composition root of the Kubernetes resource manager."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Final
@@ -17,6 +17,7 @@ from services.kubernetes.adapters.api import (
     JobServer,
     connected,
 )
+from services.kubernetes.adapters.kueue import GrantedCheck, WorkloadWatcher
 from services.kubernetes.adapters.meter import KubernetesMeter
 from services.kubernetes.adapters.pods import PodWatcher
 from services.kubernetes.adapters.queues import QueueReporter
@@ -24,11 +25,10 @@ from services.kubernetes.adapters.reconciler import JobReconciler
 from services.kubernetes.adapters.records import RecordWatcher
 from services.kubernetes.adapters.waits import WaitNotes
 from services.kubernetes.model.names import QUEUE_NAME
-from services.kubernetes.settings import KubernetesSettings, clusters_of
+from services.kubernetes.settings import JobClusterEntry, KubernetesSettings, clusters_of
 from shared.clients.charges import ChargeFollower
 from shared.clients.decisions import DECISIONS, DecisionFollower, ResourceManager
 from shared.kubernetes.api import NODES, PODS, Trim
-from shared.kubernetes.clusters import ClusterEntry
 from shared.kubernetes.explainer import PlacementExplainer
 from shared.kubernetes.heartbeat import ClusterHeartbeat
 from shared.kubernetes.leadership import work_while_leading
@@ -41,6 +41,8 @@ from shared.kubernetes.other_pods import trimmed_other_pod
 from shared.kubernetes.placement import PlacementClient
 from shared.kubernetes.pods import trimmed_pod
 from shared.kubernetes.reflector import ObjectWatcher, reflect
+from shared.kueue.paths import KUEUE_MISSING, WORKLOADS
+from shared.kueue.workloads import trimmed as trimmed_workload
 from shared.process.clock import process_clock
 from shared.process.life import Process, run_process
 from shared.streams.on_kafka.deployment import Deployment
@@ -72,7 +74,7 @@ async def serve(process: Process) -> None:
 async def _run(
     process: Process,
     own: KubernetesSettings,
-    clusters: Sequence[ClusterEntry],
+    clusters: Sequence[JobClusterEntry],
     apis: Mapping[str, JobServer],
     meter: KubernetesMeter,
 ) -> None:
@@ -88,7 +90,7 @@ async def _run(
         terms = own.terms(list(clusters))
         offer = partial(_offer, reporters)
         jobs = JobReconciler(apis, facts, terms, now_us, meter.odd, offer)
-        meter.watch(jobs.states)
+        meter.watch(jobs.counts)
         queue = f"{QUEUE_NAME}={own.queue}"
         process.readiness.wait_for("the records of all clusters: do they have the kind JobRecord?")
         for api in apis.values():
@@ -109,6 +111,9 @@ async def _run(
         process.readiness.wait_for("the Jobs of all clusters")
         for api in apis.values():
             await watched(api, JOBS, queue, jobs, trim=unmanaged)
+        process.readiness.wait_for("the Workloads of clusters whose Kueue lets copies run")
+        for each in clusters:
+            await _follow_kueue(tasks, watched, each, apis[each.name], jobs)
         for api in apis.values():
             await watched(api, PODS, GRANT, PodWatcher(jobs), trim=trimmed_pod)
         process.readiness.ready()
@@ -122,6 +127,21 @@ async def _run(
         hooks_of(process.telemetry).meter.watch_backlog(NAME, decisions.backlog)
         tasks.create_task(decisions.run(jobs.obey))
         tasks.create_task(ChargeFollower(deployment, own.name).run(jobs.note_charge))
+
+
+async def _follow_kueue(
+    tasks: asyncio.TaskGroup,
+    watched: Callable[..., Awaitable[None]],
+    cluster: JobClusterEntry,
+    api: JobServer,
+    jobs: JobReconciler,
+) -> None:
+    """Follow the Workloads of a cluster, and answer their check, where its Kueue lets copies
+    run."""
+    if cluster.kueue_queue:
+        workloads = WorkloadWatcher(jobs)
+        await watched(api, WORKLOADS, "", workloads, KUEUE_MISSING, trimmed_workload)
+        tasks.create_task(GrantedCheck(api, process_clock().now_us).run())
 
 
 async def _offer(reporters: Sequence[NodeReporter], asked: JobSubmitted) -> None:

@@ -3,7 +3,7 @@
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field, FilePath
 from pydantic_settings import SettingsConfigDict
@@ -12,6 +12,19 @@ from services.kubernetes.model.facts import JobTerms
 from shared.kubernetes.clusters import ClusterEntry
 from shared.kubernetes.leadership import LeaderSettings
 from shared.process.node_entries import CLUSTER_NAME, read_entries
+
+_LOCAL_QUEUE: Final = r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$"
+
+
+class JobClusterEntry(ClusterEntry):
+    """One cluster of the file, with its own way for copies of Jobs."""
+
+    kueue_queue: str = Field(
+        "",
+        pattern=_LOCAL_QUEUE,
+        description="LocalQueue, in the namespace of each Job, by which copies pass the Kueue "
+        "there; they pass none",
+    )
 
 
 class KubernetesSettings(LeaderSettings):
@@ -57,7 +70,7 @@ class KubernetesSettings(LeaderSettings):
         """Return what clusters declare and jobs ask for, so that these stay among those."""
         return f"{self.site}/{self.name}"
 
-    def terms(self, clusters: list[ClusterEntry]) -> JobTerms:
+    def terms(self, clusters: list[JobClusterEntry]) -> JobTerms:
         """Return what Jobs do not say."""
         return JobTerms(
             site=self.site,
@@ -71,10 +84,11 @@ class KubernetesSettings(LeaderSettings):
             default_cpu=Fraction(self.default_cpu),
             ready_within_s=self.ready_within_s,
             priority_classes=self.priority_classes,
+            kueue_queues={each.name: each.kueue_queue for each in clusters if each.kueue_queue},
         )
 
 
-def clusters_of(path: Path) -> list[ClusterEntry]:
+def clusters_of(path: Path) -> list[JobClusterEntry]:
     """Read the clusters that a file names. Raises WrongSettingsError, which says what is wrong
     there."""
-    return read_entries(path, ClusterEntry)
+    return read_entries(path, JobClusterEntry)

@@ -14,7 +14,6 @@ from services.kueue.adapters.lease import CoplaceLease
 from services.kueue.adapters.meter import KueueMeter
 from services.kueue.adapters.reconciler import ClustersKnown, WorkloadReconciler
 from services.kueue.adapters.watchers import WorkloadPodWatcher
-from services.kueue.model.names import WORKLOAD
 from services.kueue.settings import KueueClusters, KueueSettings, clusters_of
 from shared.clients.charges import ChargeFollower
 from shared.clients.decisions import DECISIONS, DecisionFollower, ResourceManager
@@ -27,6 +26,7 @@ from shared.kubernetes.node_reporter import NodeReporter
 from shared.kubernetes.nodes import trimmed_node
 from shared.kubernetes.placement import PlacementClient
 from shared.kubernetes.pods import trimmed_pod
+from shared.kueue.names import WORKLOAD
 from shared.process.clock import process_clock
 from shared.process.life import Process, run_process
 from shared.streams.on_kafka.deployment import Deployment

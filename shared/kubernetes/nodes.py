@@ -30,9 +30,11 @@ from shared.kubernetes.node_terms import NodeTerm, labels_of
 from shared.kubernetes.objects import mapping_of, texts_of
 from shared.kubernetes.texts import shown
 from shared.kubernetes.tolerations import UNTAINTED, Tolerations, lasting_taints
-from shared.kubernetes.units import amounts, count_resources
+from shared.kubernetes.units import PODS, amounts, count_resources
 
 _GIB: Final = 1024**3
+# What kubelets take by default.
+_PODS_OF_KUBELETS: Final = Fraction(110)
 PodAmounts = Mapping[str, Fraction]
 _READY: Final = "Ready"
 _READ: Final[Mapping[str, tuple[str, ...]]] = {
@@ -214,10 +216,18 @@ class _NodeLeft(NamedTuple):
 
     def less_exact(self) -> Self:
         """Return it with amounts that are powers of two, or the least that nodes have."""
+        resources = tuple(
+            (name, round(less_exact(count)) if name == PODS else count)
+            for name, count in self.resources
+        )
         memory_gib = less_exact(self.memory_gib)
         if memory_gib:
             memory_gib = max(memory_gib, NODE_MEMORY_GIB.least)
-        return self._replace(memory_gib=memory_gib, millicores=round(less_exact(self.millicores)))
+        return self._replace(
+            memory_gib=memory_gib,
+            resources=resources,
+            millicores=round(less_exact(self.millicores)),
+        )
 
 
 def _fewer(kinds: Sequence[_NodeLeft]) -> Sequence[_NodeLeft]:
@@ -266,6 +276,7 @@ def _partitions(
 def _allocatable(node: Mapping[str, Any]) -> PodAmounts:
     """What pods may have of a node."""
     told = amounts("status.allocatable", node["status"].get("allocatable") or {})
+    told.setdefault(PODS, _PODS_OF_KUBELETS)
     if "cpu" not in told:
         raise RejectedError("status.allocatable.cpu", "must be set")
     return told

@@ -11,7 +11,7 @@ from coplace_client.errors import RejectedError
 from shared.kubernetes.names import GRANT
 from shared.kubernetes.nodes import PodAmounts
 from shared.kubernetes.objects import mapping_of, texts_of
-from shared.kubernetes.units import pod_amounts
+from shared.kubernetes.units import PODS, pod_amounts
 
 SELECTOR: Final = f"!{GRANT}"
 """Pods of no grant."""
@@ -36,11 +36,15 @@ def trimmed_other_pod(pod: Mapping[str, Any]) -> Mapping[str, Any]:
     }
     found: dict[str, Any] = {"metadata": {**kept, "labels": labels}, "node": node, "amounts": {}}
     if node:
-        try:
-            found["amounts"] = pod_amounts(spec, "spec")
-        except RejectedError:  # it runs all the same, and nobody knows on what
-            return found
+        found["amounts"] = {**_asked(spec), PODS: Fraction(1)}
     return found
+
+
+def _asked(spec: Mapping[str, Any]) -> PodAmounts:
+    try:
+        return pod_amounts(spec, "spec")
+    except RejectedError:  # it runs all the same, and nobody knows on what
+        return {}
 
 
 class OtherPods:

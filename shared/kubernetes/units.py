@@ -16,7 +16,9 @@ from shared.kubernetes.quantities import quantity
 _GIB: Final = 1024**3
 _POD: Final = "spec.template.spec"
 # What is not counted by nodes, or not chosen by.
-_LEFT_OUT: Final = ("ephemeral-storage", "storage", "pods", "hugepages-", "attachable-volumes-")
+_LEFT_OUT: Final = ("ephemeral-storage", "storage", "hugepages-", "attachable-volumes-")
+PODS: Final = "pods"
+"""How many pods a node takes: each takes one, whatever it asks for."""
 
 _ASKED: Final = ("limits", "requests")
 _MOST_KINDS: Final = 256
@@ -73,10 +75,12 @@ def needs_of(asked: Mapping[str, Fraction]) -> PodNeeds:
     """Return amounts of a pod in thousandths of a core and whole resources. Raises RejectedError,
     which names the field."""
     memory_gib = float(asked.get("memory", Fraction(0)) / _GIB)
+    resources = count_resources(asked)
+    resources.pop(PODS, None)
     found = PodNeeds(
         millicores=ceil(asked.get("cpu", Fraction(0)) * PER_CORE),
         memory_gib=max(memory_gib, NODE_MEMORY_GIB.least) if memory_gib else 0.0,
-        resources=count_resources(asked),
+        resources=resources,
     )
     CORES_PER_NODE.require("requests.cpu", whole_cores(found.millicores))
     NODE_MEMORY_GIB.require_if_known("requests.memory", found.memory_gib)

@@ -229,6 +229,36 @@ def test_40_jobs_of_one_core_run_at_once_on_14_nodes(installed: InstalledAdapter
     asyncio.run(play())
 
 
+def test_a_node_takes_no_more_pods_than_it_says(installed: InstalledAdapter) -> None:
+    """Of small pods, one of which is another's."""
+    node, own = "alpha-0001", installed.kubelets["alpha"]
+    there = _of_pod(nodeSelector={_HOST: node})
+    names = [f"places-{number}" for number in range(6)]
+
+    async def play() -> None:
+        container = {"name": "main", "image": "none"}
+        other = {
+            "metadata": {"name": "placed", "annotations": {RUNS_S: FOR_EVER}},
+            "spec": {"nodeName": node, "containers": [container]},
+        }
+        async with installed.clusters["alpha"].client() as client:
+            status = {"capacity": {"pods": "3"}, "allocatable": {"pods": "3"}}
+            await call(client, "PATCH", f"/api/v1/nodes/{node}/status", {"status": status})
+            await call(client, "POST", "/api/v1/namespaces/physics/pods", other)
+            await asyncio.sleep(15)  # what others take is declared every ten seconds at most
+            await installed.submit(*(user_job(name, "100m", 3, **there) for name in names))
+            await installed.complete(*names)
+            path = "/api/v1/namespaces/physics/pods/placed"
+            await call(client, "DELETE", path, {"gracePeriodSeconds": 0})
+            status = {"capacity": {"pods": "250"}, "allocatable": {"pods": "250"}}
+            await call(client, "PATCH", f"/api/v1/nodes/{node}/status", {"status": status})
+
+    asyncio.run(play())
+    assert own.at_once["places"] == 2
+    for name in names:
+        assert "Stopped" not in asyncio.run(installed.events(name))
+
+
 def test_what_pods_of_others_take_is_not_granted(installed: InstalledAdapter) -> None:
     """Half of the nodes are taken by a DaemonSet's pods: a gang waits for those that are free."""
     taken = [f"alpha-{number:04}" for number in range(7)]

@@ -58,6 +58,26 @@ def test_it_may_do_what_it_does_and_nothing_else() -> None:
     }
 
 
+def test_where_kueue_lets_copies_run_it_may_answer_and_kueue_may_let_them_run() -> None:
+    there = (*ONE[:-1], ONE[-1].replace("}]", ',"kueue_queue":"main"}]'))
+    more = {name: told for name, told in verbs(*there).items() if name not in verbs(*ONE)}
+    assert more == {
+        "workloads": {"get", "list", "watch", "patch"},
+        "workloads/status": {"patch"},
+        "admissionchecks": {"get"},
+        "admissionchecks/status": {"patch"},
+    }
+    account = "system:serviceaccount:kueue-system:kueue-controller-manager"
+    for given, is_excepted in ((there, True), (ONE, False)):
+        [policy] = [
+            each
+            for each in render(FIRST_TRY, *given, version="1.34.0")
+            if each["kind"] == "ValidatingAdmissionPolicy"
+        ]
+        [condition] = policy["spec"]["matchConditions"]
+        assert (account in condition["expression"]) is is_excepted
+
+
 def test_users_may_write_what_is_theirs_where_api_servers_ask_a_policy() -> None:
     kinds = {each["kind"] for each in render(KUBERNETES_JOBS)}
     assert {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"} <= kinds

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from services.kueue.model.names import API_VERSION
 from services.kueue.settings import clusters_of
+from shared.kueue.names import API_VERSION
 from tests.helm.chart import FIRST_TRY, KUEUE, refusal, render
 
 

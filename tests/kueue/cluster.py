@@ -17,7 +17,7 @@ import yaml
 
 from deploy.local.ports import free_ports
 from lab.benchmarks.kubernetes.cluster import MANAGER, ROOT, CallError, RealCluster, call
-from services.kueue.model.names import APP
+from shared.kueue.names import APP, GRANTED_CHECK
 
 API: Final = "/apis/kueue.x-k8s.io/v1beta2"
 NAMESPACE: Final = "physics"
@@ -26,6 +26,7 @@ _DISPATCHED: Final = {"apiGroup": "kueue.x-k8s.io", "kind": "MultiKueueConfig", 
 CHECKS: Final[Mapping[str, Mapping[str, Any]]] = {
     "placement": {"controllerName": "coplace.io/placement"},
     "control": {"controllerName": "coplace.test/control"},
+    GRANTED_CHECK: {"controllerName": "coplace.io/granted"},
     "workers": {"controllerName": "kueue.x-k8s.io/multikueue", "parameters": _DISPATCHED},
 }
 """The AdmissionChecks, with who answers them."""

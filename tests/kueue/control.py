@@ -5,12 +5,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from services.kueue.adapters.api import CHECKS, WORKLOADS, WorkloadServer
-from services.kueue.model.bodies import activated, checked
-from services.kueue.model.workloads import CheckState, KueueWorkload
+from services.kueue.adapters.api import WorkloadServer
 from shared.kubernetes.api import ApiConflictError
 from shared.kubernetes.clusters import api_client
 from shared.kubernetes.reflector import reflect
+from shared.kueue.answers import activated, checked
+from shared.kueue.paths import CHECKS, WORKLOADS
+from shared.kueue.workloads import CheckState, KueueWorkload
 from tests.kueue.cluster import KueueCluster
 
 _CHECK: Final = "control"

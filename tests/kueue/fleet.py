@@ -14,8 +14,8 @@ from lab.emulator.truth.noise import Noise
 from lab.emulator.truth.runs import EmulatedTruth
 from lab.workloads.clusters import IDLE_POWER_W, PEAK_BANDWIDTH_GBPS, PROCESSORS_TDP_W
 from lab.workloads.table1 import GOLD_6254, NODE_MODELS, PLATINUM_8168
-from services.kueue.model.names import APP
 from shared.kubernetes.names import FREQUENCY_GHZ
+from shared.kueue.names import APP
 from tests.kueue.cluster import KueueCluster
 from tests.kueue.kinds import OF
 from tests.kueue.kubelets import KueueKubelets

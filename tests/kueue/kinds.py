@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
-from services.kueue.model.names import APP
+from shared.kueue.names import APP
 from tests.kueue.cluster import NAMESPACE
 
 JOBSETS: Final = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{NAMESPACE}/jobsets"

@@ -32,11 +32,14 @@ def region(servers: LocalServers) -> Deployment:
     return found
 
 
-def programs(there: Mapping[str, Any], folder: Path, *more: str) -> list[Program]:
+def programs(
+    there: Mapping[str, Any], folder: Path, *more: str, adapter: str = "kueue"
+) -> list[Program]:
     """Return ingest, placement, pricing, the adapter of what its file of clusters says, and
     more services."""
     (folder / "clusters.yaml").write_text(yaml.safe_dump(there))
-    names = ("ingest", "placement", "pricing", *more, "kueue")
+    names = ("ingest", "placement", "pricing", *more, adapter)
+    own = f"COPLACE_{adapter.upper()}"
     ports = free_ports(2 + len(names))
     environment = {
         "PYTHONPATH": os.pathsep.join(sys.path),
@@ -46,11 +49,11 @@ def programs(there: Mapping[str, Any], folder: Path, *more: str) -> list[Program
         "COPLACE_INGEST_PORT": str(ports[0]),
         "COPLACE_PLACEMENT_PORT": str(ports[1]),
         "COPLACE_PRICING_GRACE_S": "0",
-        "COPLACE_KUEUE_SITE": "north",
-        "COPLACE_KUEUE_DEFAULT_WALLTIME_S": "600",
-        "COPLACE_KUEUE_CLUSTERS_FILE": str(folder / "clusters.yaml"),
-        "COPLACE_KUEUE_INGEST_ADDRESS": f"127.0.0.1:{ports[0]}",
-        "COPLACE_KUEUE_PLACEMENT_ADDRESS": f"127.0.0.1:{ports[1]}",
+        f"{own}_SITE": "north",
+        f"{own}_DEFAULT_WALLTIME_S": "600",
+        f"{own}_CLUSTERS_FILE": str(folder / "clusters.yaml"),
+        f"{own}_INGEST_ADDRESS": f"127.0.0.1:{ports[0]}",
+        f"{own}_PLACEMENT_ADDRESS": f"127.0.0.1:{ports[1]}",
     }
     return [
         Program(

@@ -16,6 +16,7 @@ from services.kubernetes.model.jobs import JobKey
 from services.kubernetes.model.names import QUEUE_NAME
 from shared.kubernetes.api import ApiConflictError, ApiMissingError, ApiRefusedError
 from shared.kubernetes.names import GRANT, JOB_ID
+from shared.kueue.workloads import WorkloadKey
 
 EPOCH = "2026-01-01T00:00:00Z"
 Object = dict[str, Any]
@@ -172,13 +173,25 @@ class MemoryApiServer:
         self._create(key, deepcopy(dict(body)))
         return deepcopy(self.objects[key])
 
-    async def delete(self, key: JobKey, uid: str) -> None:
+    async def delete(self, key: JobKey, uid: str, version: str) -> None:
         if key not in self.objects:
             raise ApiMissingError(f"{key} is missing")
+        metadata = self.objects[key]["metadata"]
+        if (metadata["uid"], metadata["resourceVersion"]) != (uid, version):
+            raise ApiConflictError(f"resourceVersion is {metadata['resourceVersion']}")
         self.remove(key)
 
     async def tell(self, namespace: str, event: Mapping[str, Any]) -> None:
         self.told.append(dict(event))
+
+    async def get_workload(self, key: WorkloadKey) -> Object:
+        raise ApiMissingError(f"{key} is missing")
+
+    async def patch_workload(self, key: WorkloadKey, body: Mapping[str, Any]) -> Object:
+        raise ApiMissingError(f"{key} is missing")
+
+    async def answer_check(self, key: WorkloadKey, body: Mapping[str, Any]) -> Object:
+        raise ApiMissingError(f"{key} is missing")
 
     async def get_record(self, name: str) -> Object:
         if name not in self.records:

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from services.kueue.model.names import ORIGIN, PLACEMENT_CHECK, WORKLOAD
-from services.kueue.model.workloads import WorkloadKey
 from shared.domain.times import in_utc
 from shared.kubernetes.api import ApiConflictError, ApiMissingError
 from shared.kubernetes.names import GRANT, HOSTNAME
 from shared.kubernetes.objects import time_us
 from shared.kubernetes.quantities import quantity
+from shared.kueue.names import ORIGIN, PLACEMENT_CHECK, WORKLOAD
+from shared.kueue.workloads import WorkloadKey
 from tests.support.kubernetes_api import merged
 
 Object = dict[str, Any]

@@ -11,6 +11,9 @@ from services.kubernetes.model.queues import PLURAL as QUEUES_PLURAL
 from services.kubernetes.model.records import API_VERSION, PLURAL
 from shared.kubernetes.api import ApiServer
 from shared.kubernetes.clusters import ClusterEntry, api_client
+from shared.kueue.names import GRANTED_CHECK, PLACEMENT_MANAGER
+from shared.kueue.paths import check_path, workload_path
+from shared.kueue.workloads import WorkloadKey
 
 JOBS: Final = "/apis/batch/v1/jobs"
 RECORDS: Final = f"/apis/{API_VERSION}/{PLURAL}"
@@ -37,9 +40,10 @@ class JobServer(ApiServer):
         """Create a Job from its manifest."""
         return await self.add(_path(key, named=False), body)
 
-    async def delete(self, key: JobKey, uid: str) -> None:
-        """Delete a Job, and then its pods."""
-        body = {"propagationPolicy": "Background", "preconditions": {"uid": uid}}
+    async def delete(self, key: JobKey, uid: str, version: str) -> None:
+        """Delete a Job as it was seen, and then its pods."""
+        seen = {"uid": uid, "resourceVersion": version}
+        body = {"propagationPolicy": "Background", "preconditions": seen}
         await self.remove(_path(key), body)
 
     async def get_record(self, name: str) -> Mapping[str, Any]:
@@ -61,6 +65,22 @@ class JobServer(ApiServer):
     async def patch_queue(self, name: str, status: Body) -> Mapping[str, Any]:
         """Merge into the status of what shows a queue; returns what it is then."""
         return await self.merge(f"{QUEUES}/{quote(name)}/status", {"status": status})
+
+    async def get_workload(self, key: WorkloadKey) -> Mapping[str, Any]:
+        """Return a Workload of the cluster's Kueue as it is now."""
+        return await self.read(workload_path(key))
+
+    async def patch_workload(self, key: WorkloadKey, body: Body) -> Mapping[str, Any]:
+        """Merge into a Workload; returns what it is then."""
+        return await self.merge(workload_path(key), body)
+
+    async def answer_check(self, key: WorkloadKey, body: Body) -> Mapping[str, Any]:
+        """Own the check of a Workload that Coplace answers; returns what it is then."""
+        return await self.apply_status(workload_path(key), body, PLACEMENT_MANAGER)
+
+    async def activate_check(self, body: Body) -> None:
+        """Own the condition of the AdmissionCheck that it is answered."""
+        await self.apply_status(check_path(GRANTED_CHECK), body, PLACEMENT_MANAGER)
 
     async def delete_record(self, name: str, uid: str) -> None:
         """Delete a record."""

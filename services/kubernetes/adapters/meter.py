@@ -1,19 +1,19 @@
 """What Prometheus sees of the resource manager."""
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
+from services.kubernetes.model.queues import QueueCounts
 from services.kubernetes.model.records import PLURAL
 from services.kubernetes.model.states import QueueState
 from shared.kubernetes.meter import ApiMeter
 
 _KINDS: Final = ("jobs", "pods", "nodes", PLURAL)
 
-States = Callable[[], Iterable[tuple[str, QueueState]]]
+Counts = Callable[[], Mapping[str, QueueCounts]]
 
 
 class KubernetesMeter(ApiMeter):
@@ -41,19 +41,20 @@ class KubernetesMeter(ApiMeter):
             unit="s",
             description="Time since an API server sent anything of these objects",
         )
-        self._states: States = tuple
+        self._counts: Counts = dict
         meter.create_observable_gauge(
             "kubernetes_jobs",
             [self._observe_jobs],
             description="Jobs of the queue, by their state with Coplace",
         )
 
-    def watch(self, states: States) -> None:
-        """Count the Jobs of each cluster by these whenever metrics are read."""
-        self._states = states
+    def watch(self, counts: Counts) -> None:
+        """Show these counts of the Jobs of each cluster whenever metrics are read."""
+        self._counts = counts
 
     def _observe_jobs(self, _options: CallbackOptions) -> Iterable[Observation]:
-        found = Counter(self._states())
+        found = self._counts()
         for cluster in self.clusters:
+            counts = found.get(cluster, QueueCounts())
             for state in QueueState:
-                yield Observation(found[cluster, state], {"cluster": cluster, "state": str(state)})
+                yield Observation(counts.of(state), {"cluster": cluster, "state": str(state)})

@@ -32,7 +32,7 @@ class QueueReporter:
         counts: Callable[[], Mapping[str, QueueCounts]],
     ) -> None:
         self._apis, self._site, self._queue, self._counts = apis, site, queue, counts
-        self._said: dict[str, QueueCounts] = {}
+        self._said: dict[str, Mapping[str, Any]] = {}
         self._failed: dict[str, str] = {}
 
     async def run(self) -> None:
@@ -45,7 +45,7 @@ class QueueReporter:
         """Say what has changed."""
         counts = self._counts()
         for cluster in self._changed(counts):
-            found = counts.get(cluster, QueueCounts())
+            found = counts.get(cluster, QueueCounts()).to_status()
             try:
                 await self._say(cluster, found)
             except ApiError as error:
@@ -58,11 +58,13 @@ class QueueReporter:
 
     def _changed(self, counts: Mapping[str, QueueCounts]) -> Iterable[str]:
         return [
-            each for each in self._apis if self._said.get(each) != counts.get(each, QueueCounts())
+            each
+            for each in self._apis
+            if self._said.get(each) != counts.get(each, QueueCounts()).to_status()
         ]
 
-    async def _say(self, cluster: str, found: QueueCounts) -> None:
-        api, status = self._apis[cluster], found.to_status()
+    async def _say(self, cluster: str, status: Mapping[str, Any]) -> None:
+        api = self._apis[cluster]
         try:
             await api.patch_queue(self._queue, status)
         except ApiMissingError:

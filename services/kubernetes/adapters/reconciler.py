@@ -1,7 +1,6 @@
 """Carries out what follows from decisions and from the states of Jobs, Job by Job in order."""
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -30,7 +29,6 @@ from services.kubernetes.model.names import (
 )
 from services.kubernetes.model.queues import QueueCounts
 from services.kubernetes.model.records import KubernetesRecord
-from services.kubernetes.model.states import QueueState, queue_state
 from services.kubernetes.processor.decisions import obeying
 from services.kubernetes.processor.effects import (
     JobEffect,
@@ -48,6 +46,7 @@ from shared.kubernetes.effects import LookAgain, PublishFact
 from shared.kubernetes.explained_wait import ExplainedWait
 from shared.kubernetes.facts import FactTaker
 from shared.kubernetes.work_list import WorkList
+from shared.kueue.workloads import identified as workload_of
 
 _RETRY_S: Final = 2.0
 _REFUSED_RETRY_S: Final = 60.0
@@ -151,6 +150,26 @@ class JobReconciler:
             self._odd(cluster)
             return None
 
+    def replace_workloads(self, cluster: str, found: Sequence[Mapping[str, Any]]) -> None:
+        """Note all Workloads of a cluster's Kueue."""
+        for fields in found:
+            self.see_workload(cluster, fields)
+
+    def see_workload(
+        self, cluster: str, fields: Mapping[str, Any], *, is_removed: bool = False
+    ) -> None:
+        """Note a Workload of Kueue that is new, has changed or was deleted."""
+        try:
+            found = workload_of(cluster, fields)
+        except RejectedError as error:
+            log.error("not a Workload", cluster=cluster, problem=str(error))
+            self._odd(cluster)
+            return
+        if is_removed:
+            self.mirror.lose_workload(found)
+        elif (uid := self.mirror.see_workload(found)) is not None:
+            self.touch(uid)
+
     async def note_charge(self, charge: ChargeMade) -> None:
         """Keep what the run of a Job cost, and notify its user, while anything is left of it."""
         uid = self.mirror.of_id(charge.job_id)
@@ -167,11 +186,7 @@ class JobReconciler:
 
     def waiting(self) -> Mapping[JobUid, str]:
         """Return the ids of the Jobs that wait for a grant."""
-        return {
-            each.id: each.job_id
-            for each in self.mirror.records()
-            if not (each.claim.is_live or each.outcome or each.released_at_us)
-        }
+        return self.mirror.waiting()
 
     async def note_wait(self, uid: JobUid, explained: ExplainedWait) -> None:
         """Keep why a Job waits, and when it is expected to start, where that is new."""
@@ -195,25 +210,9 @@ class JobReconciler:
             if await self._writer.carry_out([PatchRecord(record, body, "charged")]):
                 return
 
-    def states(self) -> Iterator[tuple[str, QueueState]]:
-        """Yield the cluster and the state of each Job that is not a copy."""
-        for job, state in self._states():
-            yield job.cluster, state
-
-    def _states(self) -> Iterator[tuple[KubernetesJob, QueueState]]:
-        for job in self.mirror.jobs():
-            record, is_aside = self.mirror.record(job.id), job.id in self._sight.aside
-            if record is not None or not job.is_copy:
-                is_refused = job.id in self._sight.refused
-                yield job, queue_state(record, is_refused=is_refused, is_aside=is_aside)
-
     def counts(self) -> Mapping[str, QueueCounts]:
         """Return how many Jobs are where, by their clusters."""
-        found: defaultdict[str, list[tuple[QueueState, KubernetesRecord | None]]]
-        found = defaultdict(list)
-        for job, state in self._states():
-            found[job.cluster].append((state, self.mirror.record(job.id)))
-        return {cluster: QueueCounts.of_states(each) for cluster, each in found.items()}
+        return self._sight.tally.counts()
 
     def asked(self) -> Iterator[JobSubmitted]:
         """Yield what Jobs asked for that have not ended."""
@@ -258,7 +257,7 @@ class JobReconciler:
         for _ in range(_LOOKS_AT_ONCE):
             wanted = await self._wanted(uid)
             if not any(isinstance(each, RefuseJob) for each in wanted):
-                self._sight.refused.pop(uid, None)
+                self._sight.note_refused(uid, "")
             for each in wanted:
                 if isinstance(each, LookAgain):
                     self._work.later(uid, each.after_s)
@@ -312,14 +311,14 @@ class JobReconciler:
         except Exception as error:  # noqa: BLE001 no Job may hold up others
             self._set_aside(uid, error)
         else:
-            self._sight.aside.pop(uid, None)
+            self._sight.note_aside(uid, "")
 
     def _set_aside(self, uid: JobUid, error: Exception) -> None:
         """Leave a Job that fails; where nobody expected it, the log has the place."""
         is_expected = isinstance(error, UnusableError)
         if self._sight.aside.get(uid) != str(error):
             log.error("set aside", job="/".join(uid), problem=repr(error), exc_info=not is_expected)
-        self._sight.aside[uid] = str(error)
+        self._sight.note_aside(uid, str(error))
         self._work.later(uid, _REFUSED_RETRY_S)
 
     async def _say(self, uid: JobUid, why: str) -> None:

@@ -9,11 +9,15 @@ from services.kubernetes.model.bodies import Body
 from services.kubernetes.model.facts import JobTerms, id_of
 from services.kubernetes.model.jobs import JobKey, JobUid, KubernetesJob, identified
 from services.kubernetes.model.names import QUEUE_NAME
+from services.kubernetes.model.queues import JobPlace, QueueTally
 from services.kubernetes.model.records import KubernetesRecord
+from services.kubernetes.model.states import queue_state
 from services.kubernetes.processor.mirror import JobMirror
 from services.kubernetes.processor.seen import SeenJob
 from shared.kubernetes.api import ApiMissingError
 from shared.kubernetes.work_list import WorkList
+from shared.kueue.workloads import KueueWorkload, WorkloadKey
+from shared.kueue.workloads import identified as workload_of
 
 # How often a Job is asked for that no list has: while its end is to be published, and after that,
 # until it goes and its record with it, whenever it is twice as old, within these bounds.
@@ -28,12 +32,15 @@ class JobApi(Protocol):
     async def patch(self, key: JobKey, body: Body) -> Mapping[str, Any]: ...
     async def patch_status(self, key: JobKey, body: Body) -> Mapping[str, Any]: ...
     async def create(self, key: JobKey, body: Body) -> Mapping[str, Any]: ...
-    async def delete(self, key: JobKey, uid: str) -> None: ...
+    async def delete(self, key: JobKey, uid: str, version: str) -> None: ...
     async def get_record(self, name: str) -> Mapping[str, Any]: ...
     async def patch_record(self, name: str, body: Body) -> Mapping[str, Any]: ...
     async def create_record(self, body: Body) -> Mapping[str, Any]: ...
     async def delete_record(self, name: str, uid: str) -> None: ...
     async def tell(self, namespace: str, event: Body) -> None: ...
+    async def get_workload(self, key: WorkloadKey) -> Mapping[str, Any]: ...
+    async def patch_workload(self, key: WorkloadKey, body: Body) -> Mapping[str, Any]: ...
+    async def answer_check(self, key: WorkloadKey, body: Body) -> Mapping[str, Any]: ...
 
 
 class UnknownClusterError(UnusableError):
@@ -52,10 +59,38 @@ class JobSight:
         work: WorkList[JobUid],
     ) -> None:
         self._apis, self._terms, self._now_us, self._work = apis, terms, now_us, work
-        self.mirror = JobMirror(lambda job: id_of(job, terms))
+        self.mirror = JobMirror(lambda job: id_of(job, terms), self._count)
+        self.tally = QueueTally()
         self.told: defaultdict[JobUid, set[str]] = defaultdict(set)
         self.refused: dict[JobUid, str] = {}
         self.aside: dict[JobUid, str] = {}
+
+    def note_refused(self, uid: JobUid, why: str) -> None:
+        """Note why Coplace does not take a Job; empty: it does."""
+        self._note(self.refused, uid, why)
+
+    def note_aside(self, uid: JobUid, why: str) -> None:
+        """Note what fails about a Job again and again; empty: nothing."""
+        self._note(self.aside, uid, why)
+
+    def _note(self, known: dict[JobUid, str], uid: JobUid, why: str) -> None:
+        if why == known.get(uid, ""):
+            return
+        if why:
+            known[uid] = why
+        else:
+            del known[uid]
+        self._count(uid)
+
+    def _count(self, uid: JobUid) -> None:
+        """Count a Job where it is now: a copy counts nowhere."""
+        job, record = self.mirror.job(uid), self.mirror.record(uid)
+        if job is None or (record is None and job.is_copy):
+            self.tally.note(uid, None)
+            return
+        is_known = {"is_refused": uid in self.refused, "is_aside": uid in self.aside}
+        has_begun = record is not None and record.claim.has_begun
+        self.tally.note(uid, JobPlace(queue_state(record, **is_known), has_begun))
 
     def root(self, uid: JobUid) -> JobUid:
         """Return the Job that one runs for: itself, unless it is a copy."""
@@ -125,6 +160,15 @@ class JobSight:
         self.mirror.put_record(record)
         return record
 
+    async def see_workload(self, before: KueueWorkload) -> None:
+        """Look at a Workload anew."""
+        try:
+            found = await self.api(before.server).get_workload(before.key)
+        except ApiMissingError:
+            self.mirror.lose_workload(before)
+        else:
+            self.mirror.see_workload(workload_of(before.server, found))
+
     def api(self, cluster: str) -> JobApi:
         """Return the API server of a cluster. Raises UnknownClusterError."""
         if cluster not in self._apis:
@@ -144,7 +188,7 @@ class JobSight:
         run = await self._run(record, job)
         key, grant = record.run_key, record.claim.grant
         seen = self.mirror.disruption(key, grant), self.mirror.pods(key, grant)
-        return SeenJob(job, run, *seen), record
+        return SeenJob(job, run, *seen, self.mirror.workload(run)), record
 
     def is_copy(self, job: KubernetesJob) -> bool:
         """Return whether a Job runs for another one, as a record says, or as it says itself."""

@@ -21,10 +21,12 @@ from services.kubernetes.model.jobs import JobKey, JobUid, KubernetesJob, identi
 from services.kubernetes.model.names import PROBLEM
 from services.kubernetes.model.records import KubernetesRecord
 from services.kubernetes.processor.effects import (
+    AdmitCopy,
     CreateCopy,
     CreateRecord,
     DeleteJob,
     DeleteRecord,
+    EvictCopy,
     JobEffect,
     NotifyUser,
     PatchJob,
@@ -39,6 +41,10 @@ from shared.kubernetes.events import user_event as event_about
 from shared.kubernetes.facts import FactTaker
 from shared.kubernetes.texts import shown
 from shared.kubernetes.work_list import WorkList
+from shared.kueue.answers import checked, deactivated
+from shared.kueue.names import GRANTED_CHECK
+from shared.kueue.workloads import CheckState
+from shared.kueue.workloads import identified as workload_of
 
 log = structlog.get_logger(__name__)
 
@@ -85,6 +91,8 @@ class JobWriter:
                 return await self._patch_status(job, body)
             case LookAgain():
                 pass  # who looks sees to it
+            case AdmitCopy() | EvictCopy():
+                return await self._write_workload(effect)
             case CreateRecord() | PatchRecord() | DeleteRecord():
                 return await self._done_to_record(effect)
             case RefuseJob(job, why):
@@ -211,7 +219,7 @@ class JobWriter:
             if not await self._patch(PatchJob(job, update(job), words, informs=informs)):
                 return False
             await self._tell_user(job, NotifyUser(job, "NotUnderstood", why, is_warning=True))
-        self._sight.refused[job.id] = why
+        self._sight.note_refused(job.id, why)
         return True
 
     async def _create(self, effect: CreateCopy) -> bool:
@@ -232,9 +240,26 @@ class JobWriter:
 
     async def _delete(self, job: KubernetesJob) -> None:
         try:
-            await self._sight.api(job.cluster).delete(job.key, job.uid)
+            await self._sight.api(job.cluster).delete(job.key, job.uid, job.resource_version)
         except (ApiMissingError, ApiConflictError):
             await self._sight.see(job)
+
+    async def _write_workload(self, effect: AdmitCopy | EvictCopy) -> bool:
+        workload = effect.workload
+        api, key = self._sight.api(workload.server), workload.key
+        try:
+            if isinstance(effect, AdmitCopy):
+                words = (CheckState.READY, effect.message, self._now_us())
+                body = checked(workload, [GRANTED_CHECK], *words)
+                fields = await api.answer_check(key, body)
+            else:
+                fields = await api.patch_workload(key, deactivated(workload))
+        except (ApiConflictError, ApiMissingError):
+            await self._sight.see_workload(workload)
+            return False
+        log.info(str(effect), workload="/".join(key))
+        self._sight.mirror.see_workload(workload_of(workload.server, fields))
+        return False  # its Job is looked at with it
 
     async def _tell_user(self, job: KubernetesJob, effect: NotifyUser) -> None:
         words = (effect.reason, effect.message, effect.is_warning)

@@ -15,14 +15,17 @@ from services.kubernetes.model.names import (
     QUEUE_NAME,
     RECORD,
 )
+from services.kubernetes.model.node_choice import JOB_NAMES, wants_node_per_index
 from services.kubernetes.model.records import KubernetesRecord
 from shared.domain.hostlist import expand
 from shared.kubernetes.claims import GrantClaim
-from shared.kubernetes.names import FREQUENCY_GHZ, GRANT, JOB_ID
-from shared.kubernetes.objects import mapping_of, whole_of
+from shared.kubernetes.names import FREQUENCY_GHZ, GRANT, HOSTNAME, JOB_ID
+from shared.kubernetes.objects import mapping_of, mappings_of, whole_of
+from shared.kueue.names import QUEUE_LABEL
 
 Body = Mapping[str, Any]
 # What the Job controller adds of its own.
+_SPREAD: Final = "topologySpreadConstraints"
 _OF_KUBERNETES: Final = ("batch.kubernetes.io/", "controller-uid", "job-name")
 # A copy whose Job says nothing of it is removed a day after its end.
 _KEPT_S: Final = 86_400
@@ -120,15 +123,17 @@ def carries(job: KubernetesJob, record: KubernetesRecord) -> bool:
     return job.granted == claim.grant and placed == wanted
 
 
-def copy(job: KubernetesJob, record: KubernetesRecord, queue: str) -> Body:
+def copy(job: KubernetesJob, record: KubernetesRecord, queue: str, kueue_queue: str = "") -> Body:
     """Return what runs for a Job under its claim, elsewhere or where Kubernetes gives it no pods:
-    of its name and grant, so that there is one at most."""
+    of its name and grant, so that there is one at most. In a queue of Kueue that lets it run."""
     claim, key, spec = record.claim, record.run_key, dict(job.spec)
     for name in ("selector", "manualSelector", "managedBy"):
         spec.pop(name, None)
-    spec |= {**_begun(job, claim), "template": _copied_template(job, claim, record.job_id)}
+    spec |= {**_begun(job, claim), "template": _copied_template(job, record)}
     spec.setdefault("ttlSecondsAfterFinished", _KEPT_S)
     own = {QUEUE_NAME: queue, COPY_OF: job.cluster, GRANT: str(claim.grant)}
+    if kueue_queue:
+        own[QUEUE_LABEL], spec["suspend"] = kueue_queue, True
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -143,13 +148,42 @@ def copy(job: KubernetesJob, record: KubernetesRecord, queue: str) -> Body:
     }
 
 
-def _copied_template(job: KubernetesJob, claim: GrantClaim, job_id: str) -> Body:
-    metadata, added = mapping_of(job.template.get("metadata")), _pod_metadata(claim, job_id)
+def _copied_template(job: KubernetesJob, record: KubernetesRecord) -> Body:
+    claim, metadata = record.claim, mapping_of(job.template.get("metadata"))
+    added = _pod_metadata(claim, record.job_id)
     labels = {**_own(mapping_of(metadata.get("labels"))), **added["labels"]}
     annotations = {**mapping_of(metadata.get("annotations")), **added["annotations"]}
     pod = {name: told for name, told in job.pod.items() if name not in _CHOSEN_BY}
-    placed = {**pod, "affinity": {**mapping_of(pod.get("affinity")), **affinity(claim.nodes)}}
+    names = (job.key.name, record.run_key.name)
+    chosen = {**_renamed(mapping_of(pod.get("affinity")), *names), **affinity(claim.nodes)}
+    if wants_node_per_index(job):
+        chosen["podAntiAffinity"] = _apart(chosen, record.run_key.name)
+    placed = {**pod, "affinity": chosen}
+    if _SPREAD in pod:
+        placed[_SPREAD] = _renamed(pod[_SPREAD], *names)
     return {"metadata": {"labels": labels, "annotations": annotations}, "spec": placed}
+
+
+def _renamed(told: Any, job_name: str, copy_name: str) -> Any:
+    """Return what a pod says of pods of its Job, as of those of a copy: that has another name."""
+    if isinstance(told, Mapping):
+        return {
+            name: copy_name
+            if name in JOB_NAMES and value == job_name
+            else _renamed(value, job_name, copy_name)
+            for name, value in told.items()
+        }
+    if isinstance(told, list):
+        return [_renamed(each, job_name, copy_name) for each in told]
+    return told
+
+
+def _apart(chosen: Body, job_name: str) -> Body:
+    """What pods keep away from, and from each other too."""
+    told = mapping_of(chosen.get("podAntiAffinity"))
+    selector = {"matchLabels": {JOB_NAMES[-1]: job_name}}
+    own = {"topologyKey": HOSTNAME, "labelSelector": selector}
+    return {**told, _REQUIRED: [*mappings_of(told.get(_REQUIRED)), own]}
 
 
 def _own(labels: Mapping[str, str]) -> dict[str, str]:

@@ -45,7 +45,7 @@ from shared.kubernetes.facts import (
 from shared.kubernetes.objects import whole_of
 from shared.kubernetes.pods import RunPod, begun_us, ended_us
 from shared.kubernetes.texts import shown
-from shared.kubernetes.units import pod_amounts, pod_needs
+from shared.kubernetes.units import PODS, pod_amounts, pod_needs
 
 _POD: Final = "spec.template.spec"
 _SECOND_US: Final = 1_000_000
@@ -62,7 +62,8 @@ class JobTerms:
     cluster. `queue` is what their label says, and what it is set back to; `most_priority` is what
     any user may ask for. What is not ready `ready_within_s` after its start waits again (0: it
     never does). A pod that requests no CPU counts as `default_cpu`. `priority_classes` are
-    the priorities of PriorityClasses.
+    the priorities of PriorityClasses. `kueue_queues` are the LocalQueues of the clusters whose own
+    Kueue lets copies run.
     """
 
     site: str
@@ -76,6 +77,7 @@ class JobTerms:
     default_cpu: Fraction = Fraction(1)
     ready_within_s: float = 0.0
     priority_classes: Mapping[str, int] = field(default_factory=dict)
+    kueue_queues: Mapping[str, str] = field(default_factory=dict)
 
 
 def id_of(job: KubernetesJob, terms: JobTerms) -> str:
@@ -104,7 +106,7 @@ def submission_of(job: KubernetesJob, terms: JobTerms) -> JobSubmitted:
         cores_per_unit=whole_cores(needs.millicores),
         millicores_per_unit=beside_cores(needs.millicores),
         memory_gib_per_unit=needs.memory_gib,
-        resources_per_unit=needs.resources,
+        resources_per_unit={**needs.resources, PODS: 1},
         units_per_node=choice.pods_per_node,
         features=choice.features,
         partitions=[choice.partition] if choice.partition else (),
@@ -115,10 +117,13 @@ def submission_of(job: KubernetesJob, terms: JobTerms) -> JobSubmitted:
     return message
 
 
-def require_job_controller(job: KubernetesJob) -> None:
-    """Raise RejectedError for a Job that another controller runs."""
+def require_job_controller(job: KubernetesJob, terms: JobTerms) -> None:
+    """Raise RejectedError for a Job that another controller runs, or that would pass by Kueue."""
     if job.spec.get("managedBy") not in (None, "kubernetes.io/job-controller", MANAGED_BY):
         problem = f"must be left to the Job controller, or be {MANAGED_BY}"
+        raise RejectedError("spec.managedBy", problem)
+    if job.cluster in terms.kueue_queues and not job.is_managed:
+        problem = f"must be {MANAGED_BY}: Kueue lets the copies of Jobs run on {job.cluster}"
         raise RejectedError("spec.managedBy", problem)
 
 
@@ -272,6 +277,7 @@ def finish(
             # What runs without a grant may ask for more than there can be.
             name: round(min(count * each, RESOURCES.most))
             for name, each in asked.resources_per_unit.items()
+            if name != PODS  # nobody pays for a place
         },
     )
     return run_finished(terms.site, asked, claim, end.outcome, use)

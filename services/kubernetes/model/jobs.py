@@ -27,6 +27,7 @@ from shared.kubernetes.objects import (
     unmanaged,
     whole_of,
 )
+from shared.kueue.names import QUEUE_LABEL
 
 
 class JobKey(NamedTuple):
@@ -93,6 +94,11 @@ class KubernetesJob(ApiObject):
     def is_copy(self) -> bool:
         """Return whether it says of itself that it runs for a Job of another cluster."""
         return COPY_OF in self.labels
+
+    @property
+    def is_in_kueue(self) -> bool:
+        """Return whether Kueue says when it runs."""
+        return QUEUE_LABEL in self.labels
 
     @property
     def is_managed(self) -> bool:

@@ -15,6 +15,9 @@ PRIORITY: Final = "coplace.io/priority"
 WALLTIME_S: Final = "coplace.io/walltime-s"
 """Annotation of a Job: the limit that was asked for; the decided one is activeDeadlineSeconds."""
 
+NODE_PER_INDEX: Final = "coplace.io/node-per-index"
+"""Annotation of an Indexed Job, "true": each index has a node that no other index is on."""
+
 FINALIZER: Final = "coplace.io/told"
 """On a Job whose end was not published to Coplace yet."""
 CLAIM: Final = "coplace.io/claim"

@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from coplace_client.errors import RejectedError
 from services.kubernetes.model.jobs import KubernetesJob
+from services.kubernetes.model.names import MANAGED_BY, NODE_PER_INDEX
 from shared.kubernetes.names import HOSTNAME
 from shared.kubernetes.node_terms import selected
 from shared.kubernetes.objects import mapping_of, texts_of, whole_of
@@ -16,8 +17,8 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _AFFINITIES: Final = ("nodeAffinity", "podAffinity", "podAntiAffinity")
 _SPREAD: Final = "topologySpreadConstraints"
-# The Job controller gives these to the pods of a Job.
-_JOB_NAMES: Final = ("job-name", "batch.kubernetes.io/job-name")
+JOB_NAMES: Final = ("job-name", "batch.kubernetes.io/job-name")
+"""Labels that the Job controller gives to the pods of a Job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,9 @@ def node_choice(job: KubernetesJob) -> NodeChoice:
         if pod.get(name):
             raise RejectedError(f"{_POD}.{name}", problem)
     apart = [*_by_affinity(job), *_by_spread(job)]
+    if wants_node_per_index(job):
+        _require_indexes(job, apart)
+        apart.append(_Apart(1, is_of_others=False))
     return NodeChoice(
         features=selected(pod, _POD),
         partition=tolerations_of(pod, _POD).partition,
@@ -58,6 +62,26 @@ class _Apart(NamedTuple):
 
     most: int
     is_of_others: bool
+
+
+def wants_node_per_index(job: KubernetesJob) -> bool:
+    """Return whether each index of a Job is to have a node of its own among them."""
+    return job.annotations.get(NODE_PER_INDEX) == "true"
+
+
+def _require_indexes(job: KubernetesJob, apart: Sequence[_Apart]) -> None:
+    """Raise RejectedError where indexes do not run together, or nothing would separate them:
+    what is let run gets no anti-affinity, a copy does."""
+    field, spec = f"metadata.annotations[{NODE_PER_INDEX}]", job.spec
+    if spec.get("completionMode") != "Indexed":
+        raise RejectedError(field, "is for Jobs with completionMode: Indexed")
+    if job.pods != whole_of(spec.get("completions")):
+        raise RejectedError(
+            "spec.parallelism", "must be as many as the completions, for a node each"
+        )
+    if not (job.is_managed or any(each.most == 1 for each in apart)):
+        problem = f"needs spec.managedBy: {MANAGED_BY}, or pods that keep away from each other"
+        raise RejectedError(field, problem)
 
 
 def _by_affinity(job: KubernetesJob) -> Iterator[_Apart]:
@@ -87,13 +111,13 @@ def _is_of_others(field: str, job: KubernetesJob, term: Mapping[str, Any]) -> bo
     if term.get("topologyKey") != HOSTNAME:
         raise RejectedError(f"{field}.topologyKey", f"must be {HOSTNAME}: others are not followed")
     selector = mapping_of(term.get("labelSelector"))
-    named, own = texts_of(selector.get("matchLabels")), dict.fromkeys(_JOB_NAMES, job.key.name)
+    named, own = texts_of(selector.get("matchLabels")), dict.fromkeys(JOB_NAMES, job.key.name)
     labels = {**texts_of(mapping_of(job.template.get("metadata")).get("labels")), **own}
     is_own = all(labels.get(name) == value for name, value in named.items())
     if selector.get("matchExpressions") or not (named and is_own):
         problem = "must select the pods of the Job, by matchLabels"
         raise RejectedError(f"{field}.labelSelector", problem)
-    return not set(named).intersection(_JOB_NAMES)
+    return not set(named).intersection(JOB_NAMES)
 
 
 def _ignored(pod: Mapping[str, Any]) -> Iterator[str]:

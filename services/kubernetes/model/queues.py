@@ -1,10 +1,12 @@
 """How many Jobs of a queue are where."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple
 
-from services.kubernetes.model.records import API_VERSION, KubernetesRecord
+from services.kubernetes.model.jobs import JobUid
+from services.kubernetes.model.records import API_VERSION
 from services.kubernetes.model.states import QueueState
 
 KIND: Final = "JobQueue"
@@ -20,26 +22,10 @@ class QueueCounts:
     running: int = 0
     refused: int = 0
     aside: int = 0
-
-    @classmethod
-    def of_states(cls, found: Iterable[tuple[QueueState, KubernetesRecord | None]]) -> Self:
-        """Count Jobs by their states; those that have ended count nowhere."""
-        counts = dict.fromkeys(QueueState, 0)
-        running = 0
-        for state, record in found:
-            counts[state] += 1
-            has_begun = record is not None and record.claim.has_begun
-            running += state is QueueState.RUNS and has_begun
-        return cls(
-            waiting=counts[QueueState.WAITS],
-            admitted=counts[QueueState.RUNS],
-            running=running,
-            refused=counts[QueueState.REFUSED],
-            aside=counts[QueueState.ASIDE],
-        )
+    ended: int = 0
 
     def to_status(self) -> Mapping[str, Any]:
-        """Return the counts as the object of a queue has them."""
+        """Return the counts as the object of a queue has them: of what has ended it has none."""
         return {
             "waiting": self.waiting,
             "admitted": self.admitted,
@@ -47,6 +33,64 @@ class QueueCounts:
             "refused": self.refused,
             "aside": self.aside,
         }
+
+    def of(self, state: QueueState) -> int:
+        """Return how many Jobs are in a state."""
+        match state:
+            case QueueState.WAITS:
+                return self.waiting
+            case QueueState.RUNS:
+                return self.admitted
+            case QueueState.REFUSED:
+                return self.refused
+            case QueueState.ASIDE:
+                return self.aside
+            case QueueState.ENDED:
+                return self.ended
+
+
+class JobPlace(NamedTuple):
+    """The state of a Job with Coplace, and whether its run has begun."""
+
+    state: QueueState
+    has_begun: bool = False
+
+
+class QueueTally:
+    """Counts Jobs of all clusters as they change: nobody has to go through all of them."""
+
+    def __init__(self) -> None:
+        self._places: dict[JobUid, JobPlace] = {}
+        self._counts: Counter[tuple[str, JobPlace]] = Counter()
+
+    def note(self, uid: JobUid, place: JobPlace | None) -> None:
+        """Note where a Job is now; None: nowhere."""
+        before = self._places.pop(uid, None)
+        if before is not None:
+            self._counts[uid.cluster, before] -= 1
+        if place is not None:
+            self._places[uid] = place
+            self._counts[uid.cluster, place] += 1
+
+    def counts(self) -> Mapping[str, QueueCounts]:
+        """Return how many Jobs are where, by their clusters."""
+        return {cluster: self._of(cluster) for cluster in {each for each, _ in self._counts}}
+
+    def _of(self, cluster: str) -> QueueCounts:
+        found = Counter[QueueState]()
+        for state in QueueState:
+            found[state] = sum(self._counts[cluster, JobPlace(state, is_it)] for is_it in _EITHER)
+        return QueueCounts(
+            waiting=found[QueueState.WAITS],
+            admitted=found[QueueState.RUNS],
+            running=self._counts[cluster, JobPlace(QueueState.RUNS, has_begun=True)],
+            refused=found[QueueState.REFUSED],
+            aside=found[QueueState.ASIDE],
+            ended=found[QueueState.ENDED],
+        )
+
+
+_EITHER: Final = (False, True)
 
 
 def queue_body(name: str, site: str, cluster: str) -> Mapping[str, Any]:

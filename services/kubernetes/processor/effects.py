@@ -7,6 +7,7 @@ from services.kubernetes.model.bodies import Body
 from services.kubernetes.model.jobs import JobKey, JobUid, KubernetesJob
 from services.kubernetes.model.records import KubernetesRecord
 from shared.kubernetes.effects import LookAgain, PublishFact
+from shared.kueue.workloads import KueueWorkload
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,27 @@ class PatchStatus:
         return "changed its status"
 
 
+@dataclass(frozen=True, slots=True)
+class AdmitCopy:
+    """Have Kueue let a copy run, where its Workload is as it was seen."""
+
+    workload: KueueWorkload
+    message: str
+
+    def __str__(self) -> str:
+        return f"admitted by Kueue: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class EvictCopy:
+    """Have Kueue end a copy, where its Workload is as it was seen, and let it run no more."""
+
+    workload: KueueWorkload
+
+    def __str__(self) -> str:
+        return "taken out of Kueue"
+
+
 JobEffect = (
     PublishFact
     | CreateRecord
@@ -129,5 +151,7 @@ JobEffect = (
     | NotifyUser
     | LookAgain
     | PatchStatus
+    | AdmitCopy
+    | EvictCopy
 )
 Otherwise = Callable[[str], Sequence[JobEffect]]

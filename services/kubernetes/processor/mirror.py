@@ -10,6 +10,7 @@ from shared.kubernetes.names import GRANT
 from shared.kubernetes.objects import condition_of, is_number, is_older, mapping_of
 from shared.kubernetes.pods import RunPod, read_pod, removed_pod
 from shared.kubernetes.texts import shown
+from shared.kueue.workloads import KueueWorkload
 
 _JOB_NAME: Final = "batch.kubernetes.io/job-name"
 # With these the node was lost, and not only the pod.
@@ -19,9 +20,15 @@ _NODE_LOST: Final = ("DeletionByTaintManager", "DeletionByPodGC")
 class JobMirror:
     """The Jobs and records of all clusters, and the pods of those that run."""
 
-    def __init__(self, id_of: Callable[[KubernetesJob], str]) -> None:
-        """`id_of` says which job of Coplace a Job is, whatever its annotations say."""
-        self._id_of = id_of
+    def __init__(
+        self,
+        id_of: Callable[[KubernetesJob], str],
+        changed: Callable[[JobUid], object] = id,
+    ) -> None:
+        """`id_of` says which job of Coplace a Job is, whatever its annotations say; `changed` is
+        called for a Job which is another, or whose record is."""
+        self._id_of, self._changed = id_of, changed
+        self._waiting: dict[JobUid, str] = {}
         self._jobs: dict[JobUid, KubernetesJob] = {}
         self._records: dict[JobUid, KubernetesRecord] = {}
         self._of_keys: dict[JobKey, JobUid] = {}
@@ -30,6 +37,8 @@ class JobMirror:
         self._disruptions: dict[JobKey, tuple[int, PodDisruption]] = {}
         # Of the newest grant of each, by their uids.
         self._pods: dict[JobKey, tuple[int, dict[str, RunPod]]] = {}
+        # Of copies that run by Kueue, by the names of these.
+        self._workloads: dict[JobKey, KueueWorkload] = {}
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -55,6 +64,10 @@ class JobMirror:
         """Return the records of all clusters as they were seen last."""
         return list(self._records.values())
 
+    def waiting(self) -> Mapping[JobUid, str]:
+        """Return the ids of the Jobs that wait for a grant."""
+        return dict(self._waiting)
+
     def of_id(self, job_id: str) -> JobUid | None:
         """Return the Job that Coplace knows by an id."""
         return self._of_ids.get(job_id)
@@ -72,6 +85,7 @@ class JobMirror:
         self._jobs[job.id] = job
         self._of_keys[job.key] = job.id
         self._of_ids[self._id_of(job)] = job.id
+        self._changed(job.id)
 
     def remove(self, uid: JobUid) -> None:
         """Forget a Job that was deleted."""
@@ -83,6 +97,7 @@ class JobMirror:
             self._disruptions.pop(job.key, None)
             self._pods.pop(job.key, None)
         self._forget_id(self._id_of(job), uid)
+        self._changed(uid)
 
     def put_record(self, record: KubernetesRecord) -> None:
         """Note a record that was seen; what was seen of it later stays."""
@@ -95,15 +110,24 @@ class JobMirror:
         self._of_ids[record.job_id] = record.id
         if not record.claim.is_live:
             self._pods.pop(record.run_key, None)
+            self._workloads.pop(record.run_key, None)
         if record.runs_as_copy:
             self._of_runs[record.run_key] = record.id
+        if record.claim.is_live or record.outcome or record.released_at_us:
+            self._waiting.pop(record.id, None)
+        else:
+            self._waiting[record.id] = record.job_id
+        self._changed(record.id)
 
     def remove_record(self, uid: JobUid) -> None:
         """Forget a record that was deleted."""
         record = self._records.pop(uid, None)
         if record is not None:
             self._of_runs.pop(record.run_key, None)
+            self._workloads.pop(record.run_key, None)
+            self._waiting.pop(uid, None)
             self._forget_id(record.job_id, uid)
+            self._changed(uid)
 
     def _forget_id(self, job_id: str, uid: JobUid) -> None:
         if uid not in self._jobs and uid not in self._records and self._of_ids.get(job_id) == uid:
@@ -161,6 +185,31 @@ class JobMirror:
         message = shown(f"{reason}: {condition.get('message') or 'its pod was ended'}")
         self._disruptions[key] = grant, PodDisruption(message, failed)
         return True
+
+    def see_workload(self, found: KueueWorkload) -> JobUid | None:
+        """Note a Workload of Kueue; return the Job whose copy it is of, None where there is
+        none."""
+        key = JobKey(found.server, found.key.namespace, found.owner.get("name", ""))
+        uid, before = self._of_runs.get(key), self._workloads.get(key)
+        if uid is None:
+            return None
+        is_same = before is not None and before.id == found.id
+        if before is None or not (
+            is_same and is_older(found.resource_version, before.resource_version)
+        ):
+            self._workloads[key] = found
+        return uid
+
+    def lose_workload(self, found: KueueWorkload) -> None:
+        """Forget a Workload that was deleted."""
+        key = JobKey(found.server, found.key.namespace, found.owner.get("name", ""))
+        if (before := self._workloads.get(key)) is not None and before.id == found.id:
+            del self._workloads[key]
+
+    def workload(self, run: KubernetesJob | None) -> KueueWorkload | None:
+        """Return the Workload of a copy that runs by Kueue."""
+        found = self._workloads.get(run.key) if run else None
+        return found if run and found and found.owner.get("uid") == run.uid else None
 
     def pods(self, key: JobKey, grant: int) -> Sequence[RunPod]:
         """Return the pods of a run under a grant, as they were seen last."""

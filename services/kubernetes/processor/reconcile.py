@@ -38,10 +38,12 @@ from services.kubernetes.model.names import (
 )
 from services.kubernetes.model.records import KubernetesRecord, record_body
 from services.kubernetes.processor.effects import (
+    AdmitCopy,
     CreateCopy,
     CreateRecord,
     DeleteJob,
     DeleteRecord,
+    EvictCopy,
     JobEffect,
     NotifyUser,
     PatchJob,
@@ -58,6 +60,8 @@ from shared.kubernetes.facts import RunEnd
 from shared.kubernetes.names import JOB_ID
 from shared.kubernetes.pods import RunPod, all_ready_us, why_not_ready
 from shared.kubernetes.texts import shown
+from shared.kueue.names import GRANTED_CHECK
+from shared.kueue.workloads import CheckState, KueueWorkload
 
 _OUTCOMES = {
     JobOutcome.JOB_OUTCOME_COMPLETED: "completed",
@@ -114,7 +118,7 @@ def _take(job: KubernetesJob, terms: JobTerms) -> Sequence[JobEffect]:
     if job.is_deleted or job.run_end:
         return [PatchJob(job, bodies.releasing(job), "let go")] if job.is_taken else ()
     try:
-        require_job_controller(job)
+        require_job_controller(job, terms)
         asked = submission_of(job, terms)
     except RejectedError as error:
         return _refuse(job, str(error))
@@ -247,6 +251,8 @@ class _Running:
     def _begin(self) -> Sequence[JobEffect]:
         """It is claimed, and is not known to have begun."""
         job, run, record = self.seen.job, self.seen.run, self.record
+        if run is not None and record.runs_as_copy and _is_kueues_turn(run, self.seen.workload):
+            return self._in_kueue(run)
         if run is not None and (record.runs_as_copy or bodies.carries(run, record)):
             return [self._begun(run)]
         if record.stop is not None:
@@ -258,6 +264,33 @@ class _Running:
         if not job.is_suspended:
             return self._decline(_BY_HAND)
         return [self._copy(job)] if record.runs_as_copy else self._start(job)
+
+    def _in_kueue(self, run: KubernetesJob) -> Sequence[JobEffect]:
+        """Kueue has the copy, and has not let it run: until then it can be taken back."""
+        record, workload = self.record, self.seen.workload
+        if record.stop is not None:
+            return _release_copy(run, record)
+        limit_us = round(self.terms.ready_within_s * _SECOND_US)
+        left_us = record.claim.at_us + limit_us - self.now_us if limit_us else _SECOND_US
+        if why := self._why_not_in_kueue(run, left_us):
+            return self._decline(why)
+        later: list[JobEffect] = [LookAgain(left_us / _SECOND_US)] if limit_us else []
+        if workload is None or not _is_asked(workload):
+            return later
+        claim = record.claim
+        words = f"Coplace: grant {claim.grant} at {claim.freq_ghz:g} GHz, {record.job_id}"
+        return [AdmitCopy(workload, words), *later]
+
+    def _why_not_in_kueue(self, run: KubernetesJob, left_us: int) -> str:
+        job = self.seen.job
+        if self.record.released_at_us:
+            return "the Job was released to Kubernetes"
+        if job is None or job.is_deleted:
+            return "the Job was deleted"
+        if run.is_deleted:
+            return "its copy was deleted before Kueue let it run"
+        within = f"within {self.terms.ready_within_s:g} s"
+        return "" if left_us > 0 else f"Kueue did not let it run {within}"
 
     def _begun(self, run: KubernetesJob) -> PatchRecord:
         """Since when it runs, as far as is known: the controller's word, or this look."""
@@ -279,7 +312,8 @@ class _Running:
 
     def _copy(self, job: KubernetesJob) -> JobEffect:
         record = self.record
-        body = bodies.copy(job, record, self.terms.queue)
+        kueue_queue = self.terms.kueue_queues.get(record.claim.cluster, "")
+        body = bodies.copy(job, record, self.terms.queue, kueue_queue)
         return CreateCopy(record.run_key, body, record, self._decline)
 
     def _decline(self, why: str) -> Sequence[JobEffect]:
@@ -399,7 +433,9 @@ class _Running:
         return told
 
     def _stop(self, run: KubernetesJob, stop: StopRequest) -> Sequence[JobEffect]:
-        record = self.record
+        record, workload = self.record, self.seen.workload
+        if workload is not None and workload.is_active and not workload.finished:
+            return [EvictCopy(workload)]
         if not run.is_suspended:
             body, informs = bodies.suspending(run), {STOP: stop.reason}
             return [PatchJob(run, body, "suspended: it has to end", record, informs)]
@@ -419,6 +455,17 @@ class _Running:
 
     def _end_of(self, run: KubernetesJob, stop: StopRequest) -> RunEnd:
         return cancelled_end(max(stop.at_us, run.suspended_at_us))
+
+
+def _is_kueues_turn(copy: KubernetesJob, workload: KueueWorkload | None) -> bool:
+    """Return whether a copy waits for Kueue, and did not run before."""
+    ran = workload is not None and workload.has_lost_admission
+    return copy.is_in_kueue and copy.is_suspended and copy.run_end is None and not ran
+
+
+def _is_asked(workload: KueueWorkload) -> bool:
+    """Return whether Kueue has quota for a copy and asks Coplace."""
+    return workload.may_start and workload.checks.get(GRANTED_CHECK) == CheckState.PENDING
 
 
 def _close(

@@ -73,8 +73,11 @@ def give_back(
 
 
 def _freed(seen: SeenJob, record: KubernetesRecord | None) -> Sequence[JobEffect]:
-    """Have nothing keep a Job and what runs for it from being deleted."""
-    of = {each.id: each for each in (seen.job, seen.run) if each is not None}
+    """Have nothing keep a Job and what runs for it from being deleted. Of a copy that may have
+    begun unseen only the process knows what became of it."""
+    is_begun = record is None or record.claim.has_begun or not record.claim.is_live
+    run = seen.run if is_begun else None
+    of = {each.id: each for each in (seen.job, run) if each is not None}
     return [
         PatchJob(each, bodies.releasing(each), "let go", record)
         for each in of.values()

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from services.kubernetes.model.jobs import KubernetesJob
 from shared.kubernetes.pods import RunPod
+from shared.kueue.workloads import KueueWorkload
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +20,10 @@ class PodDisruption:
 @dataclass(frozen=True, slots=True)
 class SeenJob:
     """A Job, what runs for it (itself, or its copy on another cluster), how Kubernetes ended pods
-    of that, and its pods; None: it is not there."""
+    of that, its pods, and its Workload in Kueue; None: it is not there."""
 
     job: KubernetesJob | None
     run: KubernetesJob | None = None
     disruption: PodDisruption | None = None
     pods: Sequence[RunPod] = ()
+    workload: KueueWorkload | None = None

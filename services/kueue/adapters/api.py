@@ -4,19 +4,17 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
-from services.kueue.model.bodies import Body
-from services.kueue.model.names import ADMISSION_MANAGER, API_VERSION, PLACEMENT_MANAGER
 from services.kueue.model.records import RECORD_VERSION
-from services.kueue.model.workloads import WorkloadKey
 from shared.kubernetes.api import ApiServer
+from shared.kueue.answers import Body
+from shared.kueue.names import ADMISSION_MANAGER, API_VERSION, PLACEMENT_MANAGER
+from shared.kueue.paths import check_path, workload_path
+from shared.kueue.workloads import WorkloadKey
 
-WORKLOADS: Final = f"/apis/{API_VERSION}/workloads"
-CHECKS: Final = f"/apis/{API_VERSION}/admissionchecks"
 CONFIGS: Final = f"/apis/{API_VERSION}/multikueueconfigs"
 FLAVORS: Final = f"/apis/{API_VERSION}/resourceflavors"
 RECORDS: Final = f"/apis/{RECORD_VERSION}/workloadrecords"
 RECORDS_MISSING: Final = "apply helm/coplace/files/workloadrecords.yaml: docs/how-to/kueue.md"
-KUEUE_MISSING: Final = "install Kueue 0.14 or newer there: docs/how-to/kueue.md"
 
 
 class WorkloadServer(ApiServer):
@@ -24,19 +22,19 @@ class WorkloadServer(ApiServer):
 
     async def get(self, key: WorkloadKey) -> Mapping[str, Any]:
         """Return a Workload as it is now."""
-        return await self.read(_path(key))
+        return await self.read(workload_path(key))
 
     async def patch(self, key: WorkloadKey, body: Body) -> Mapping[str, Any]:
         """Merge into a Workload; returns what it is then."""
-        return await self.merge(_path(key), body)
+        return await self.merge(workload_path(key), body)
 
     async def answer_checks(self, key: WorkloadKey, body: Body) -> Mapping[str, Any]:
         """Own the checks of a Workload that Coplace answers."""
-        return await self.apply_status(_path(key), body, PLACEMENT_MANAGER)
+        return await self.apply_status(workload_path(key), body, PLACEMENT_MANAGER)
 
     async def nominate(self, key: WorkloadKey, body: Body) -> Mapping[str, Any]:
         """Own the admission of a Workload, as Kueue does."""
-        return await self.apply_status(_path(key), body, ADMISSION_MANAGER)
+        return await self.apply_status(workload_path(key), body, ADMISSION_MANAGER)
 
     async def get_record(self, uid: str) -> Mapping[str, Any]:
         """Return the record of a Workload as it is now."""
@@ -56,13 +54,8 @@ class WorkloadServer(ApiServer):
 
     async def activate(self, name: str, body: Body) -> None:
         """Own the condition of an AdmissionCheck that it is answered."""
-        await self.apply_status(f"{CHECKS}/{quote(name)}", body, PLACEMENT_MANAGER)
+        await self.apply_status(check_path(name), body, PLACEMENT_MANAGER)
 
 
 def _record(uid: str) -> str:
     return f"{RECORDS}/{quote(uid)}"
-
-
-def _path(key: WorkloadKey) -> str:
-    namespace, name = quote(key.namespace), quote(key.name)
-    return f"/apis/{API_VERSION}/namespaces/{namespace}/workloads/{name}"

@@ -7,23 +7,21 @@ from dataclasses import dataclass
 
 from coplace_client.health import Readiness
 from services.kueue.adapters.api import (
-    CHECKS,
     CONFIGS,
     FLAVORS,
-    KUEUE_MISSING,
     RECORDS,
     RECORDS_MISSING,
-    WORKLOADS,
     WorkloadServer,
 )
 from services.kueue.adapters.meter import KueueMeter
 from services.kueue.adapters.reconciler import WorkloadReconciler
 from services.kueue.adapters.watchers import NamedWatcher, WorkloadRecordWatcher
-from services.kueue.model.workloads import trimmed
 from services.kueue.settings import KueueClusters
 from shared.kubernetes.api import Trim
 from shared.kubernetes.clusters import api_client
 from shared.kubernetes.reflector import ObjectWatcher, reflect
+from shared.kueue.paths import CHECKS, KUEUE_MISSING, WORKLOADS
+from shared.kueue.workloads import trimmed
 
 
 @asynccontextmanager

@@ -5,14 +5,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import quote
 
-from services.kueue.adapters.api import CHECKS, CONFIGS, FLAVORS, RECORDS, WORKLOADS
+from services.kueue.adapters.api import CONFIGS, FLAVORS, RECORDS
 from services.kueue.adapters.reconciler import ClustersKnown, WorkloadApi
 from services.kueue.adapters.silence import WorkloadReleaser
 from services.kueue.model.facts import KueueTerms
-from services.kueue.model.names import API_VERSION, PLACEMENT_CHECK
 from services.kueue.settings import KueueClusters
 from shared.kubernetes.clusters import labels_of
 from shared.kubernetes.objects import mapping_of, mappings_of
+from shared.kueue.names import API_VERSION, PLACEMENT_CHECK
+from shared.kueue.paths import CHECKS, WORKLOADS
 
 CLUSTER_QUEUES: Final = f"/apis/{API_VERSION}/clusterqueues"
 # MultiKueue copies a Workload a moment after it was nominated, and Kueue gives quota then.

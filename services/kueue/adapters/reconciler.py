@@ -15,18 +15,12 @@ from coplace.v1.pricing_pb2 import ChargeMade
 
 from coplace_client.errors import RejectedError, UnusableError
 from services.kueue.model.bodies import (
-    Body,
-    activated,
-    checked,
-    deactivated,
     nominated,
     recalled,
 )
 from services.kueue.model.facts import KueueTerms, id_of
-from services.kueue.model.names import ADMISSION_MANAGER, API_VERSION
 from services.kueue.model.records import WorkloadRecord, name_of, recording
 from services.kueue.model.states import WorkloadState, workload_state
-from services.kueue.model.workloads import KueueWorkload, WorkloadKey, WorkloadUid, identified
 from services.kueue.processor.decisions import obeying
 from services.kueue.processor.effects import (
     AnswerCheck,
@@ -61,6 +55,9 @@ from shared.kubernetes.explained_wait import StartExplainer
 from shared.kubernetes.facts import FactTaker
 from shared.kubernetes.objects import condition_of, is_older, mapping_of
 from shared.kubernetes.work_list import WorkList
+from shared.kueue.answers import Body, activated, checked, deactivated
+from shared.kueue.names import ADMISSION_MANAGER, API_VERSION
+from shared.kueue.workloads import KueueWorkload, WorkloadKey, WorkloadUid, identified
 
 _RETRY_S: Final = 1.0
 _REFUSED_RETRY_S: Final = 60.0

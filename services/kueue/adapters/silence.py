@@ -6,11 +6,11 @@ from coplace.v1.ingest_service_pb2 import Envelope
 
 from services.kueue.adapters.reconciler import ClustersKnown, WorkloadApi, WorkloadReconciler
 from services.kueue.model.facts import KueueTerms
-from services.kueue.model.workloads import KueueWorkload, WorkloadUid
 from services.kueue.processor.effects import DropRecord, KeepRecord, WorkloadEffect
 from services.kueue.processor.reconcile import WaitLimit, answers_of_copy
 from services.kueue.processor.silence import let_go
 from shared.kubernetes.explained_wait import ExplainedWait
+from shared.kueue.workloads import KueueWorkload, WorkloadUid
 
 
 class _Nobody:

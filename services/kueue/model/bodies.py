@@ -3,79 +3,26 @@
 Each names the version of the object that it was decided on: where that is newer, nothing is changed
 (409)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from typing import Any, Final
+from typing import Any
 
 import orjson
 
-from services.kueue.model.names import API_VERSION, RECALLED, WORKLOAD
 from services.kueue.model.records import WorkloadRecord
-from services.kueue.model.workloads import CheckState, KueueWorkload
 from shared.domain.hostlist import expand
-from shared.domain.times import in_utc
 from shared.kubernetes.names import FREQUENCY_GHZ, GRANT, HOSTNAME, JOB_ID
 from shared.kubernetes.objects import mapping_of, mappings_of, texts_of
-from shared.kubernetes.texts import shown
-
-Body = Mapping[str, Any]
-_MOST_MESSAGE: Final = 1024
-
-
-def checked(
-    workload: KueueWorkload,
-    names: Iterable[str],
-    state: CheckState,
-    message: str,
-    now_us: int,
-    *,
-    updates: Sequence[Body] = (),
-    requeue_s: int | None = None,
-) -> Body:
-    """Answer checks of a Workload: what its pods get with `Ready`, after which time Kueue tries
-    again with `Retry`, s."""
-    told: dict[str, Any] = {
-        "state": str(state),
-        "message": shown(message, _MOST_MESSAGE),
-        "lastTransitionTime": in_utc(now_us / 1e6),
-    }
-    if updates:
-        told["podSetUpdates"] = list(updates)
-    if requeue_s is not None:
-        told["requeueAfterSeconds"] = requeue_s
-    return _status(workload, {"admissionChecks": [{"name": name, **told} for name in names]})
+from shared.kueue.answers import Body, status_body
+from shared.kueue.names import RECALLED, WORKLOAD
+from shared.kueue.workloads import KueueWorkload
 
 
 def nominated(workload: KueueWorkload, clusters: Sequence[str], manager: str) -> Body:
     """Nominate clusters for a Workload, as the manager of its admission: with all else that this
     manager owns, which would be removed without."""
     owned = mapping_of(_owned(workload, manager).get("status"))
-    return _status(workload, {**owned, "nominatedClusterNames": list(clusters)})
-
-
-def activated(check: Mapping[str, Any], now_us: int) -> Body:
-    """Say of an AdmissionCheck that somebody answers it."""
-    metadata = mapping_of(check.get("metadata"))
-    active = {
-        "type": "Active",
-        "status": "True",
-        "reason": "Active",
-        "message": "Coplace answers it",
-        "lastTransitionTime": in_utc(now_us / 1e6),
-        "observedGeneration": metadata.get("generation", 1),
-    }
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "AdmissionCheck",
-        "metadata": {"name": metadata.get("name")},
-        "status": {"conditions": [active]},
-    }
-
-
-def deactivated(workload: KueueWorkload) -> Body:
-    """Have Kueue end a Workload, and admit it no more."""
-    version = {"uid": workload.id.uid, "resourceVersion": workload.resource_version}
-    return {"metadata": version, "spec": {"active": False}}
+    return status_body(workload, {**owned, "nominatedClusterNames": list(clusters)})
 
 
 def recalled(workload: KueueWorkload, grant: int) -> Body:
@@ -130,17 +77,6 @@ def _only_node(record: WorkloadRecord, hostnames: Mapping[str, str]) -> Mapping[
     names = [name for each in record.claim.nodes for name in expand(each)]
     label = hostnames.get(names[0], "") if len(names) == 1 else ""
     return {HOSTNAME: label} if label else {}
-
-
-def _status(workload: KueueWorkload, status: Body) -> Body:
-    key = workload.key
-    metadata = {
-        "name": key.name,
-        "namespace": key.namespace,
-        "uid": workload.id.uid,
-        "resourceVersion": workload.resource_version,
-    }
-    return {"apiVersion": API_VERSION, "kind": "Workload", "metadata": metadata, "status": status}
 
 
 def _owned(workload: KueueWorkload, manager: str) -> Mapping[str, Any]:

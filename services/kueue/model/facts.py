@@ -17,10 +17,8 @@ from coplace.v1.jobs_pb2 import (
 
 from coplace_client.facts import decline_event, fact, job_fact
 from coplace_client.millicores import beside_cores, whole_cores
-from services.kueue.model.names import APP
 from services.kueue.model.needs import WorkloadNeeds, workload_needs
 from services.kueue.model.records import WorkloadRecord
-from services.kueue.model.workloads import KueueWorkload
 from shared.catalogue.contents.check import check_contents
 from shared.domain.job import job_id
 from shared.kubernetes.facts import (
@@ -35,6 +33,8 @@ from shared.kubernetes.facts import (
 )
 from shared.kubernetes.objects import time_us
 from shared.kubernetes.texts import shown
+from shared.kueue.names import APP
+from shared.kueue.workloads import KueueWorkload
 
 # Priorities of Kueue are signed, and 0 says that a manager gives none.
 _PRIORITY_ZERO: Final = 1 << 31

@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from coplace_client.bounds import NODES
 from coplace_client.errors import RejectedError
-from services.kueue.model.workloads import KueueWorkload, PodSet
 from shared.kubernetes.units import PodNeeds, amounts, needs_of, pod_amounts
+from shared.kueue.workloads import KueueWorkload, PodSet
 
 # A pod that asks for no CPU runs on some all the same.
 _LEAST_CPU: Final = Fraction(1)

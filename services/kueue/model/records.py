@@ -14,11 +14,11 @@ from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 
 from coplace_client.checks import require_text
 from coplace_client.errors import RejectedError
-from services.kueue.model.workloads import KueueWorkload, RecordName
 from shared.kubernetes.claims import GrantClaim, StopRequest
 from shared.kubernetes.explained_wait import ExplainedWait
 from shared.kubernetes.objects import mapping_of, whole_of
 from shared.kubernetes.texts import shown
+from shared.kueue.workloads import KueueWorkload, RecordName
 
 Body = Mapping[str, Any]
 RECORD_VERSION: Final = "coplace.io/v1"

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from services.kueue.model.names import WORKLOAD
 from shared.kubernetes.names import GRANT
 from shared.kubernetes.objects import is_number, mapping_of, texts_of
+from shared.kueue.names import WORKLOAD
 
 
 class RunId(NamedTuple):

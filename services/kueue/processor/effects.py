@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from services.kueue.model.bodies import Body
 from services.kueue.model.records import WorkloadRecord
-from services.kueue.model.workloads import CheckState, KueueWorkload
 from shared.kubernetes.effects import LookAgain, PublishFact
+from shared.kueue.answers import Body
+from shared.kueue.workloads import CheckState, KueueWorkload
 
 
 @dataclass(frozen=True, slots=True)

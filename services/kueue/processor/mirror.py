@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from coplace_client.errors import RejectedError
-from services.kueue.model.names import MULTIKUEUE_CHECK, PLACEMENT_CHECK
 from services.kueue.model.records import (
     LET_GO_LEAST,
     PackedRecord,
@@ -16,15 +15,16 @@ from services.kueue.model.records import (
     version_of,
 )
 from services.kueue.model.run_id import RunId, run_of
-from services.kueue.model.workloads import (
+from shared.kubernetes.objects import is_older, mapping_of, texts_of
+from shared.kubernetes.pods import RunPod, read_pod, removed_pod
+from shared.kueue.names import MULTIKUEUE_CHECK, PLACEMENT_CHECK
+from shared.kueue.workloads import (
     CheckNames,
     KueueWorkload,
     WorkloadKey,
     WorkloadUid,
     unseen,
 )
-from shared.kubernetes.objects import is_older, mapping_of, texts_of
-from shared.kubernetes.pods import RunPod, read_pod, removed_pod
 
 _Objects = Mapping[str, Mapping[str, Any]]
 _PodName = tuple[str, str]

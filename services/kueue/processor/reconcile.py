@@ -24,7 +24,7 @@ from services.kueue.model.facts import (
     submission_of,
 )
 from services.kueue.model.records import LetGo, PastRun, WorkloadRecord
-from services.kueue.model.workloads import CheckNames, CheckState, KueueWorkload
+from services.kueue.model.retries import retry_s
 from services.kueue.processor.effects import (
     AnswerCheck,
     Deactivate,
@@ -43,6 +43,7 @@ from shared.kubernetes.explained_wait import ExplainedWait
 from shared.kubernetes.facts import RunEnd
 from shared.kubernetes.pods import RunPod, all_ready_us, begun_us, ended_us, units_by_node
 from shared.kubernetes.texts import shown
+from shared.kueue.workloads import CheckNames, CheckState, KueueWorkload
 
 _SECOND_US: Final = 1_000_000
 # A start that was decided before the hold was known has come by then.
@@ -215,7 +216,7 @@ class _WaitingWorkload:
         if left_us > 0:
             return [LookAgain(left_us / _SECOND_US)]
         workload, explained = self.seen.workload, self.record.explained
-        delay_s = explained.delay_s(self.moment.now_us, hold.tried)
+        delay_s = retry_s(explained, self.moment.now_us, hold.tried)
         own = checks.own_of(workload)
         state = CheckState.RETRY
         return [AnswerCheck(workload, own, state, explained.words, requeue_s=delay_s)]

@@ -7,9 +7,9 @@ API servers were written, not what the resource manager says of itself.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -33,10 +33,13 @@ from services.kubernetes.adapters.reconciler import JobReconciler
 from services.kubernetes.adapters.releasing import JobReleaser
 from services.kubernetes.model.jobs import JobKey
 from services.kubernetes.model.names import FINALIZER, MANAGED_BY, OUTCOME, QUEUE_NAME
+from services.kubernetes.model.queues import QueueCounts
+from services.kubernetes.model.states import QueueState
 from shared.kubernetes.api import ApiUnavailableError
 from shared.kubernetes.names import GRANT, JOB_ID
 from tests.support.fated_api import Fate, FatedApi, KilledError
 from tests.support.kubernetes_api import MemoryApiServer, suspended_job
+from tests.support.kueue_jobs import KueueOfJobs
 from tests.unit.services.kubernetes.objects import TERMS, ended_pod
 from tests.unit.shared.kubernetes.objects import NOW_US
 
@@ -164,11 +167,16 @@ def is_released(job: Any) -> bool:
 class Play:
     """One course of everything."""
 
-    def __init__(self, draw: Callable[..., Any]) -> None:
+    def __init__(self, draw: Callable[..., Any], *, by_kueue: bool = False) -> None:
+        """Copies on beta run as its own Kueue says, where they go `by_kueue`."""
         self.draw = draw
         self.now_us = NOW_US
         self.fate = Fate()
         self.servers = {each: MemoryApiServer(each) for each in CLUSTERS}
+        self.kueue = KueueOfJobs("beta", now_us=NOW_US) if by_kueue else None
+        if self.kueue is not None:
+            self.servers["beta"] = self.kueue
+        self.terms = replace(TERMS, kueue_queues={"beta": "main"}) if by_kueue else TERMS
         self.coplace = PlainCoplace(self.fate)
         self.stalled: JobReconciler | None = None
         self.stalled_read = 0
@@ -192,7 +200,7 @@ class Play:
     def begin(self) -> None:
         """A process starts: it lists all, and reads decisions from where it had committed."""
         apis = {name: FatedApi(server, self.fate) for name, server in self.servers.items()}
-        self.manager = JobReconciler(apis, self.coplace, TERMS, lambda: self.now_us)
+        self.manager = JobReconciler(apis, self.coplace, self.terms, lambda: self.now_us)
         self.seen = dict.fromkeys(CLUSTERS, 0)
         self.read = self.coplace.position
         for name in CLUSTERS:
@@ -205,6 +213,19 @@ class Play:
         self.manager.replace_records(name, list(server.records.values()))
         listed = [dict(each) for each in server.objects.values() if not is_released(each)]
         self.manager.replace(name, listed)
+        self.see_workloads()
+
+    def see_workloads(self) -> None:
+        """The watch of Kueue's Workloads is there."""
+        if self.kueue is not None:
+            self.manager.replace_workloads("beta", list(self.kueue.kueue.workloads.values()))
+
+    def control(self, name: str, keys: Sequence[JobKey], *, slowly: bool = False) -> None:
+        """Controllers look at Jobs; at all of those that are in its queue Kueue does."""
+        if self.kueue is not None and name == "beta":
+            self.kueue.tick()
+        for key in keys:
+            self.servers[name].control(key, slowly=slowly)
 
     def deliver(self, name: str, most: int, *, again: int = 0) -> None:
         """Some of what a watch has; some of it once more."""
@@ -250,6 +271,23 @@ class Play:
         )
         assert max(running.values(), default=0) <= 1, running
 
+    def check_counts(self) -> None:
+        """What is counted as it changes is what is seen of all Jobs."""
+        seen, sight = self.manager.mirror, Counter[str]()
+        for job in seen.jobs():
+            record = seen.record(job.id)
+            sight[job.cluster] += record is not None or not job.is_copy
+        counts = self.manager.counts()
+        for name in CLUSTERS:
+            found = counts.get(name, QueueCounts())
+            assert sum(map(found.of, QueueState)) == sight[name]
+        waits = {
+            each.id: each.job_id
+            for each in seen.records()
+            if not (each.claim.is_live or each.outcome or each.released_at_us)
+        }
+        assert self.manager.waiting() == waits
+
     def starts(self) -> list[tuple[str, int]]:
         return [each for server in self.servers.values() for each in server.starts if each[1]]
 
@@ -267,10 +305,11 @@ class Play:
         self.fate.strikes.clear()
         for server in self.servers.values():
             server.forbids_creation = False
+        if self.kueue is not None:
+            self.kueue.kueue.quota = 100
         for _ in range(12):
             for name, server in self.servers.items():
-                for key in list(server.objects):
-                    server.control(key)
+                self.control(name, list(server.objects))
                 self.relist(name)
             await self.manager.work_off()
             await self.obey(len(self.coplace.decisions))
@@ -318,7 +357,7 @@ async def gap(play: Play, name: str) -> None:
 
 async def control(play: Play, name: str) -> None:
     if key := play.some_job(name):
-        play.servers[name].control(key, slowly=play.draw(st.booleans()))
+        play.control(name, [key], slowly=play.draw(st.booleans()))
 
 
 async def finish(play: Play, name: str) -> None:
@@ -342,6 +381,15 @@ async def evict(play: Play, name: str) -> None:
         labels = play.servers[name].objects[key]["spec"]["template"]["metadata"]["labels"]
         play.manager.see_pod(name, ended_pod(key.name, labels))
         await play.manager.work_off()
+
+
+async def evict_by_kueue(play: Play, name: str) -> None:
+    """Kueue takes a copy its quota, or has none for a while."""
+    if play.kueue is None:
+        return
+    play.kueue.kueue.quota = play.draw(st.sampled_from([0, 4, 16]))
+    if key := play.some_job("beta"):
+        play.kueue.evict(key)
 
 
 async def decide(play: Play, name: str) -> None:
@@ -374,8 +422,7 @@ async def obey(play: Play, name: str) -> None:
 async def all_goes_on(play: Play, name: str) -> None:
     """Controllers and the resource manager see what there is, and decisions are obeyed."""
     for cluster, server in play.servers.items():
-        for key in list(server.objects):
-            server.control(key)
+        play.control(cluster, list(server.objects))
         play.relist(cluster)
     await play.manager.work_off()
     await play.obey(2)
@@ -415,6 +462,7 @@ async def forbid(play: Play, name: str) -> None:
 
 KINDS = [
     *(submit, watch, watch, gap, control, control, finish, finish, delete, suspend_by_hand, evict),
+    evict_by_kueue,
     *(let_run_by_hand, decide, decide, ask_back, cancel, act, obey, obey, strike, forbid, stall),
     *(release_all, go_on_stalled, all_goes_on, all_goes_on, all_goes_on, all_goes_on),
 ]
@@ -424,22 +472,25 @@ async def course(play: Play, steps: int) -> None:
     for _ in range(steps):
         await play.step()
         play.check()
+        play.check_counts()
     await play.settle()
     play.check()
     play.check_rest()
 
 
-@given(st.data(), st.integers(1, 60))
+@pytest.mark.parametrize("by_kueue", [False, True])
+@given(data=st.data(), steps=st.integers(1, 60))
 @settings(max_examples=25, deadline=None)
 def test_no_grant_starts_twice_or_after_it_was_declined_and_every_end_is_reported(
-    data: st.DataObject, steps: int
+    data: st.DataObject, steps: int, *, by_kueue: bool
 ) -> None:
-    asyncio.run(course(Play(data.draw), steps))
+    asyncio.run(course(Play(data.draw, by_kueue=by_kueue), steps))
 
 
-async def test_the_play_is_about_jobs_that_start_here_and_elsewhere() -> None:
+@pytest.mark.parametrize("by_kueue", [False, True])
+async def test_the_play_is_about_jobs_that_start_here_and_elsewhere(*, by_kueue: bool) -> None:
     """Else the property would hold of nothing."""
-    play = Play(lambda _strategy: True)
+    play = Play(lambda _strategy: True, by_kueue=by_kueue)
     key = play.servers["alpha"].submit(suspended_job("lu"))
     play.servers["alpha"].submit(suspended_job("mg"))
     await play.settle()

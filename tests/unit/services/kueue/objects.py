@@ -5,8 +5,8 @@ from typing import Any
 
 from services.kueue.model.facts import KueueTerms, submission_of
 from services.kueue.model.records import WorkloadRecord
-from services.kueue.model.workloads import CheckNames, KueueWorkload
 from shared.kubernetes.claims import GrantClaim
+from shared.kueue.workloads import CheckNames, KueueWorkload
 
 NOW_US = 1_767_300_000_000_000
 CREATED = "2026-01-01T00:00:00Z"

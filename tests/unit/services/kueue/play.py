@@ -14,12 +14,12 @@ from services.kueue.adapters.reconciler import ClustersKnown, WorkloadReconciler
 from services.kueue.adapters.silence import WorkloadReleaser
 from services.kueue.model.facts import KueueTerms
 from services.kueue.model.records import LET_GO_LEAST, parse_record
-from services.kueue.model.workloads import WorkloadKey
 from services.kueue.processor.reconcile import WaitLimit
 from shared.clients.asked import is_asked
 from shared.kubernetes.api import ApiUnavailableError
 from shared.kubernetes.explained_wait import ExplainedWait
 from shared.kubernetes.explainer import explained_wait_of
+from shared.kueue.workloads import WorkloadKey
 from tests.support.fated_api import Fate, FatedApi
 from tests.support.kueue_api import CHECK, MULTIKUEUE, MemoryKueue, synchronise
 

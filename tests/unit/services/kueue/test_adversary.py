@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from coplace_client.errors import RejectedError
 from services.kueue.adapters import reconciler
-from services.kueue.model.workloads import WorkloadKey
+from shared.kueue.workloads import WorkloadKey
 from tests.support.fated_api import KilledError
 from tests.support.kueue_api import MemoryKueue
 from tests.unit.services.kueue.play import CORES, Play

@@ -3,9 +3,9 @@
 import pytest
 from coplace.v1.jobs_pb2 import JobCancelled, JobRequeueAsked
 
-from services.kueue.model.names import WORKLOAD
-from services.kueue.model.workloads import WorkloadKey
 from shared.kubernetes.names import FREQUENCY_GHZ
+from shared.kueue.names import WORKLOAD
+from shared.kueue.workloads import WorkloadKey
 from tests.support.kueue_api import CHECK, NAMESPACE, MemoryKueue
 from tests.unit.services.kueue.play import CORES, NODES, Play
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.kueue.model.workloads import WorkloadKey
+from shared.kueue.workloads import WorkloadKey
 from tests.unit.services.kueue.play import CORES, NODES, Play
 from tests.unit.services.kueue.test_courses import WORKERS, ended, seconds
 

@@ -24,13 +24,20 @@ def test_alike_nodes_that_are_together_are_a_class_with_the_watts_that_are_known
         check_contents(found)
         assert (found.nodes, found.cores_per_node, list(found.node_names)) == (3, 36, ["n[1-3]"])
         assert [(each.nodes, dict(each.resources)) for each in found.node_classes] == [
-            (2, {}),
-            (1, {"gpu": 2, "gpu:nvidia.com": 2}),
+            (2, {"pods": 110}),
+            (1, {"gpu": 2, "gpu:nvidia.com": 2, "pods": 110}),
         ]
         assert [dict(each.tdp_w) for each in found.node_classes] == [{}, tdp_w]
         assert found.nameplate_power_w == nameplate_w
         assert found.shares_unpredicted
     assert cluster_declared([gpus], replace(TRAITS, processors_tdp_w=300.0)).processors_tdp_w == 300
+
+
+def test_a_node_that_does_not_say_how_many_pods_it_takes_takes_those_of_kubelets() -> None:
+    said, unsaid = node("n1", status={"allocatable": {"pods": "40"}}), node("n2")
+    del unsaid["status"]["allocatable"]["pods"]
+    found = cluster_declared([said, unsaid], TRAITS)
+    assert [each.resources["pods"] for each in found.node_classes] == [40, 110]
 
 
 def test_parts_of_a_core_are_nobodys() -> None:

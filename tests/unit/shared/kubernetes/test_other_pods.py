@@ -28,22 +28,23 @@ def test_pods_take_what_they_ask_for_of_their_node_until_they_are_over() -> None
     changes: list[int] = []
     others = OtherPods(lambda: changes.append(1))
     others.replace("alpha", [pod("a", cpu="250m", memory="1Gi"), pod("b", cpu="1", memory="100Mi")])
-    found = {"cpu": Fraction(13, 10), "memory": Fraction(5, 4) * GIB}  # in steps
+    # In steps.
+    found = {"cpu": Fraction(13, 10), "memory": Fraction(5, 4) * GIB, "pods": Fraction(2)}
     assert others.by_node() == {"n1": found}
     others.changed("alpha", pod("b", cpu="1", memory="100Mi"))
     assert len(changes) == 1
     others.changed("alpha", pod("b", phase="Succeeded", cpu="1", memory="100Mi"))
     others.changed("alpha", pod("c", node_name="", cpu="8"))
     others.deleted("alpha", pod("c", node_name="", cpu="8"))
-    assert others.by_node() == {"n1": {"cpu": Fraction(3, 10), "memory": GIB}}
+    assert others.by_node() == {"n1": {"cpu": Fraction(3, 10), "memory": GIB, "pods": Fraction(1)}}
     others.deleted("alpha", pod("a"))
     assert (others.by_node(), len(changes)) == ({}, 3)
 
 
-def test_a_pod_that_cannot_be_read_or_asks_for_nothing_takes_nothing() -> None:
+def test_a_pod_that_cannot_be_read_or_asks_for_nothing_takes_its_place_alone() -> None:
     others = OtherPods(list)
     others.replace("alpha", [pod("a"), pod("b", cpu="much"), trimmed_other_pod({})])
-    assert others.by_node() == {}
+    assert others.by_node() == {"n1": {"pods": Fraction(2)}}
 
 
 def test_jobs_have_what_is_left_of_each_node() -> None:

@@ -5,6 +5,7 @@ from prometheus_client import generate_latest
 
 from services.kubernetes.adapters.api import JOBS
 from services.kubernetes.adapters.meter import KubernetesMeter
+from services.kubernetes.model.queues import QueueCounts
 from services.kubernetes.model.records import KubernetesRecord
 from services.kubernetes.model.states import QueueState, queue_state
 from shared.kubernetes.api import PODS
@@ -55,8 +56,7 @@ def test_what_never_happened_is_counted_as_none() -> None:
 
 def test_a_job_is_counted_by_its_state() -> None:
     telemetry, meter, _ = metered()
-    states = [QueueState.WAITS, QueueState.WAITS, QueueState.RUNS, QueueState.ASIDE]
-    meter.watch(lambda: [("alpha", state) for state in states])
+    meter.watch(lambda: {"alpha": QueueCounts(waiting=2, admitted=1, aside=1)})
     found = exported(telemetry)
     for state, count in ("waits", 2), ("runs", 1), ("aside", 1), ("refused", 0), ("ended", 0):
         line = f'coplace_kubernetes_jobs{{cluster="alpha",state="{state}"}} {count}.0'

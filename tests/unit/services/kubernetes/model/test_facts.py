@@ -1,6 +1,7 @@
 """A Job gives what Coplace has to know; one that cannot be understood names its field."""
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -27,10 +28,13 @@ from services.kubernetes.model.names import (
     WALLTIME_S,
 )
 from shared.catalogue.contents.check import check_contents
+from shared.catalogue.payloads.domain_types import cluster_of, job_of
 from shared.kubernetes.facts import RunEnd
+from shared.kubernetes.nodes import cluster_declared
+from shared.scheduling.problem import NodeTable, shape_on, units_in
 from tests.support.kubernetes_api import merged
 from tests.unit.services.kubernetes.objects import CREATED_US, JOB_ID, LIVE, TERMS, job, recorded
-from tests.unit.shared.kubernetes.objects import NOW_US
+from tests.unit.shared.kubernetes.objects import NOW_US, TRAITS, node
 
 CLAIM_OF_TWO = replace(LIVE, cluster="beta", walltime_s=61, nodes=("n[1-2]",), node_units=(3, 1))
 
@@ -54,7 +58,7 @@ def test_pods_are_units_with_their_cores_memory_and_gpus() -> None:
     found = submission_of(job(pods=4, template=template), TERMS)
     assert found.job_id == JOB_ID
     assert (found.nodes, found.cores_per_unit, found.memory_gib_per_unit) == (4, 2, 4.0)
-    assert dict(found.resources_per_unit) == {"gpu": 1, "gpu:nvidia.com": 1}
+    assert dict(found.resources_per_unit) == {"gpu": 1, "gpu:nvidia.com": 1, "pods": 1}
     assert (found.walltime_s, found.submitted_at_us) == (3600, CREATED_US)
     assert (found.app_id, found.user, found.account) == ("lu", "physics", "physics")
     assert list(found.architectures) == ["north/kubernetes"]
@@ -127,12 +131,19 @@ def test_what_cannot_be_understood_is_named(patch: dict[str, Any], field: str) -
 
 def test_a_job_of_another_controller_is_refused() -> None:
     with pytest.raises(RejectedError, match=r"spec\.managedBy"):
-        require_job_controller(job(managedBy="kueue.x-k8s.io/multikueue"))
+        require_job_controller(job(managedBy="kueue.x-k8s.io/multikueue"), TERMS)
+
+
+def test_where_kueue_lets_copies_run_a_job_that_would_pass_by_it_is_refused() -> None:
+    terms = replace(TERMS, kueue_queues={"alpha": "main"})
+    with pytest.raises(RejectedError, match="Kueue lets the copies of Jobs run on alpha"):
+        require_job_controller(job(), terms)
+    require_job_controller(job(managedBy="coplace.io/manager"), terms)
 
 
 def test_a_job_leaves_home_where_coplace_manages_it_and_else_its_user_reads_how() -> None:
     managed = job(managedBy="coplace.io/manager")
-    require_job_controller(managed)
+    require_job_controller(managed, TERMS)
     assert list(submission_of(managed, TERMS).clusters) == []
     assert assumptions(managed, TERMS) == []
     assert list(submission_of(job(), TERMS).clusters) == ["alpha"]
@@ -264,3 +275,19 @@ def test_a_job_keeps_not_who_wrote_which_field() -> None:
     fields = job().fields
     metadata = {**fields["metadata"], "managedFields": [{"manager": "kubectl"}]}
     assert identified("alpha", {**fields, "metadata": metadata}).fields == fields
+
+
+def test_a_node_takes_no_more_pods_than_it_says() -> None:
+    """Those of others, such as of DaemonSets, are among them, whatever they ask for."""
+    taken = {"n1": {"pods": Fraction(10)}, "n2": {"pods": Fraction(110)}}
+    declared = cluster_declared([node("n1"), node("n2"), node("n3")], TRAITS, taken=taken)
+    cluster = cluster_of(declared)
+    table = NodeTable.build(cluster)
+    shape = shape_on(job_of(submission_of(job(requests(cpu="100m")), TERMS)), cluster, table.names)
+    assert shape is not None
+    assert units_in(table.amounts, shape).tolist() == [100, 0, 110]
+
+
+def test_nobody_pays_for_a_place_on_a_node() -> None:
+    end = finish(recorded(LIVE), TERMS, cancelled_end(NOW_US), NOW_US)
+    assert not end.job_finished.resources

@@ -7,7 +7,7 @@ from unittest.mock import AsyncMock, Mock
 import pytest
 
 from services.kueue.adapters.api import WorkloadServer
-from services.kueue.model.workloads import WorkloadKey
+from shared.kueue.workloads import WorkloadKey
 
 KEY = WorkloadKey("alpha", "physics", "job-lu")
 PATH = "/apis/kueue.x-k8s.io/v1beta2/namespaces/physics/workloads/job-lu"

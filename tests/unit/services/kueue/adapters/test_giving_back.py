@@ -8,9 +8,10 @@ from typing import Any
 
 import yaml
 
-from services.kueue.adapters.api import CHECKS, CONFIGS, RECORDS, WORKLOADS
+from services.kueue.adapters.api import CONFIGS, RECORDS
 from services.kueue.adapters.giving_back import CLUSTER_QUEUES, give_back
 from services.kueue.settings import KueueClusters, clusters_of
+from shared.kueue.paths import CHECKS, WORKLOADS
 from tests.support.kueue_api import CHECK, MemoryKueue
 from tests.unit.services.kueue.play import CORES, NODES, Play
 from tests.unit.services.kueue.test_courses import ended, seconds

@@ -1,9 +1,10 @@
 """What is written owns what Coplace says, and takes nothing from others."""
 
-from services.kueue.model.bodies import activated, checked, nominated, pod_set_updates
-from services.kueue.model.names import ADMISSION_MANAGER, WORKLOAD
-from services.kueue.model.workloads import CheckState, KueueWorkload
+from services.kueue.model.bodies import nominated, pod_set_updates
 from shared.kubernetes.names import FREQUENCY_GHZ, GRANT, HOSTNAME, JOB_ID
+from shared.kueue.answers import activated, checked
+from shared.kueue.names import ADMISSION_MANAGER, WORKLOAD
+from shared.kueue.workloads import CheckState, KueueWorkload
 from tests.unit.services.kueue.objects import LIVE, NOW_US, OWNED, pod_set, recorded, workload
 
 HOSTNAMES = {"n1": "host-1"}

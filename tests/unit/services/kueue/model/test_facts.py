@@ -19,10 +19,10 @@ from services.kueue.model.facts import (
     submission_of,
 )
 from services.kueue.model.records import PastRun
-from services.kueue.model.workloads import identified
 from shared.catalogue.contents.check import check_contents
 from shared.kubernetes.claims import GrantClaim
 from shared.kubernetes.facts import RunEnd
+from shared.kueue.workloads import identified
 from tests.unit.services.kueue.objects import (
     CREATED,
     LIVE,

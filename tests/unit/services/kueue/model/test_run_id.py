@@ -1,8 +1,8 @@
 """A pod says by its labels which Workload and which grant it runs for."""
 
-from services.kueue.model.names import WORKLOAD
 from services.kueue.model.run_id import RunId, run_of
 from shared.kubernetes.names import GRANT
+from shared.kueue.names import WORKLOAD
 
 
 def test_it_says_whose_it_is() -> None:

@@ -16,12 +16,12 @@ from coplace.v1.placement_pb2 import (
 )
 
 from services.kueue.model.records import WorkloadRecord
-from services.kueue.model.workloads import CheckNames, KueueWorkload
 from services.kueue.processor.decisions import obeying
 from services.kueue.processor.effects import KeepRecord
 from services.kueue.processor.reconcile import Moment, SeenWorkload, Surroundings
 from shared.kubernetes.claims import AfterStop, GrantClaim
 from shared.kubernetes.effects import PublishFact
+from shared.kueue.workloads import CheckNames, KueueWorkload
 from tests.unit.services.kueue.objects import CHECKS, LIVE, NOW_US, TERMS, recorded, workload
 
 AT = "2026-01-01T00:00:00Z"

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from coplace_client.errors import RejectedError
-from services.kueue.model.names import MULTIKUEUE_CHECK, ORIGIN, PLACEMENT_CHECK, WORKLOAD
 from services.kueue.model.records import recording
-from services.kueue.model.workloads import KueueWorkload
 from services.kueue.processor.mirror import WorkloadMirror
 from shared.kubernetes.names import GRANT
+from shared.kueue.names import MULTIKUEUE_CHECK, ORIGIN, PLACEMENT_CHECK, WORKLOAD
+from shared.kueue.workloads import KueueWorkload
 from tests.unit.services.kueue.objects import LIVE, recorded, workload
 
 

@@ -3,8 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-from services.kueue.model.names import RECALLED
-from services.kueue.model.workloads import CheckNames, CheckState, KueueWorkload
 from services.kueue.processor.effects import (
     AnswerCheck,
     Deactivate,
@@ -26,6 +24,8 @@ from shared.kubernetes.claims import AfterStop, StopRequest
 from shared.kubernetes.effects import LookAgain, PublishFact
 from shared.kubernetes.explained_wait import ExplainedWait
 from shared.kubernetes.pods import RunPod
+from shared.kueue.names import RECALLED
+from shared.kueue.workloads import CheckNames, CheckState, KueueWorkload
 from tests.unit.services.kueue.objects import (
     CHECKS,
     LIVE,

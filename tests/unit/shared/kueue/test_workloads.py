@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coplace_client.errors import RejectedError
-from services.kueue.model.workloads import CheckNames, KueueWorkload, identified
+from shared.kueue.workloads import CheckNames, KueueWorkload, identified
 from tests.unit.services.kueue.objects import CHECKS, OWNED, workload
 
 ANYTHING = st.recursive(

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from services.kueue.model.names import APP, ORIGIN, RECALLED
 from shared.domain.times import in_utc
 from shared.kubernetes.objects import (
     ApiObject,
@@ -22,6 +21,7 @@ from shared.kubernetes.objects import (
     time_us,
     whole_of,
 )
+from shared.kueue.names import APP, ORIGIN, RECALLED
 
 _EVICTED: Final = "Evicted"
 _CONDITION: Final = ("type", "status", "reason", "lastTransitionTime")
@@ -129,7 +129,7 @@ def trimmed(fields: Mapping[str, Any]) -> Mapping[str, Any]:
         **_only(metadata, _METADATA),
         "labels": _only(labels, (ORIGIN, APP)),
         "annotations": _only(texts_of(metadata.get("annotations")), (RECALLED,)),
-        "ownerReferences": [_only(each, ("name",)) for each in owners],
+        "ownerReferences": [_only(each, ("name", "uid")) for each in owners],
     }
     asked = {**_only(spec, _SPEC), "podSets": sets}
     return {"metadata": own, "spec": asked, "status": _trimmed_status(fields.get("status"))}
@@ -231,6 +231,11 @@ class KueueWorkload(ApiObject):
         return max(0, whole_of(self.spec.get("maximumExecutionTimeSeconds")) or 0)
 
     @property
+    def owner(self) -> Mapping[str, str]:
+        """Return the name and the uid of the object that it is of; none where it has no owner."""
+        return next(map(texts_of, mappings_of(self.metadata.get("ownerReferences"))), {})
+
+    @property
     def owner_name(self) -> str:
         """Return what its owner is called, without the number that a CronJob gives each Job."""
         for owner in mappings_of(self.metadata.get("ownerReferences")):
@@ -298,6 +303,12 @@ class KueueWorkload(ApiObject):
     def is_admitted(self) -> bool:
         """Return whether Kueue lets it run."""
         return condition_of(self.status, "Admitted") is not None
+
+    @property
+    def has_lost_admission(self) -> bool:
+        """Return whether Kueue let it run once, and does not any more."""
+        told = (each.get("type") for each in conditions_of(self.status))
+        return "Admitted" in told and not self.is_admitted
 
     @property
     def admitted_at_us(self) -> int:

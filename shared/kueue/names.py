@@ -5,6 +5,11 @@ from typing import Final
 API_VERSION: Final = "kueue.x-k8s.io/v1beta2"
 PLACEMENT_CHECK: Final = "coplace.io/placement"
 """Controller of the AdmissionChecks that Coplace answers."""
+GRANTED_CHECK: Final = "coplace-granted"
+"""Name of the AdmissionCheck, of the controller `coplace.io/granted`, that lets Jobs pass which
+Coplace has granted nodes."""
+QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+"""Label of a Job: the LocalQueue of its namespace that it is in."""
 MULTIKUEUE_CHECK: Final = "kueue.x-k8s.io/multikueue"
 """Controller of the AdmissionChecks whose Workloads Kueue sends to other clusters."""
 ORIGIN: Final = "kueue.x-k8s.io/multikueue-origin"

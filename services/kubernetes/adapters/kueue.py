@@ -1,0 +1,76 @@
+"""The Kueue of a cluster: Workloads of copies, and the check that lets them run."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import structlog
+
+from services.kubernetes.adapters.reconciler import JobReconciler
+from shared.kubernetes.api import ApiError, ApiMissingError
+from shared.kubernetes.objects import condition_of, mapping_of
+from shared.kueue.answers import activated
+from shared.kueue.names import GRANTED_CHECK
+from shared.kueue.paths import check_path
+
+_EVERY_S: Final = 10.0
+_ADVICE: Final = "create it and name it in the ClusterQueue: docs/how-to/kubernetes-jobs.md"
+
+log = structlog.get_logger(__name__)
+
+
+class WorkloadWatcher:
+    """Passes Workloads on."""
+
+    def __init__(self, jobs: JobReconciler) -> None:
+        self._jobs = jobs
+
+    def replace(self, cluster: str, found: Sequence[Mapping[str, Any]]) -> None:
+        """Pass on all Workloads."""
+        self._jobs.replace_workloads(cluster, found)
+
+    def changed(self, cluster: str, found: Mapping[str, Any]) -> None:
+        """Pass on a Workload that is new, or has changed."""
+        self._jobs.see_workload(cluster, found)
+
+    def deleted(self, cluster: str, found: Mapping[str, Any]) -> None:
+        """Pass on that a Workload was deleted."""
+        self._jobs.see_workload(cluster, found, is_removed=True)
+
+
+class CheckApi(Protocol):
+    """What of an API server is needed; `JobServer` has it."""
+
+    cluster: str
+
+    async def read(self, path: str) -> Mapping[str, Any]: ...
+    async def activate_check(self, body: Mapping[str, Any]) -> None: ...
+
+
+class GrantedCheck:
+    """Says of the check of a cluster that somebody answers it: Kueue admits nothing before."""
+
+    def __init__(self, api: CheckApi, now_us: Callable[[], int]) -> None:
+        self._api, self._now_us = api, now_us
+        self._problem = ""
+
+    async def run(self) -> None:
+        """Look every ten seconds, until cancelled."""
+        while True:
+            await self.look()
+            await asyncio.sleep(_EVERY_S)
+
+    async def look(self) -> None:
+        """Say so where it is not said."""
+        try:
+            check = await self._api.read(check_path(GRANTED_CHECK))
+            if condition_of(mapping_of(check.get("status")), "Active") is None:
+                await self._api.activate_check(activated(check, self._now_us()))
+                log.info("answers the check", cluster=self._api.cluster, check=GRANTED_CHECK)
+            self._problem = ""
+        except ApiError as error:
+            advice = _ADVICE if isinstance(error, ApiMissingError) else ""
+            if self._problem != str(error):
+                words = {"cluster": self._api.cluster, "check": GRANTED_CHECK}
+                log.error("check not answered", **words, problem=str(error), advice=advice)
+            self._problem = str(error)

@@ -1,0 +1,1 @@
+"""What processes that speak to Kueue have in common."""

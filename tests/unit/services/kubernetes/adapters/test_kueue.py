@@ -1,0 +1,228 @@
+"""A copy in a cluster whose own Kueue says when it runs."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from coplace.v1.placement_pb2 import VERDICT_CANCELLED
+
+from services.kubernetes.adapters.kueue import GrantedCheck, WorkloadWatcher
+from services.kubernetes.adapters.reconciler import JobReconciler
+from services.kubernetes.model.jobs import JobKey
+from shared.kubernetes.api import ApiMissingError
+from shared.kueue.names import GRANTED_CHECK, QUEUE_LABEL
+from tests.support.kubernetes_api import MemoryApiServer, Object, suspended_job
+from tests.support.kueue_jobs import KueueOfJobs
+from tests.unit.services.kubernetes.adapters.test_reconciler import Told, decided, started
+from tests.unit.services.kubernetes.objects import TERMS
+from tests.unit.shared.kubernetes.objects import NOW_US
+
+QUEUED = replace(TERMS, kueue_queues={"beta": "main"}, ready_within_s=600.0)
+_S = 1_000_000
+
+
+class Site:
+    """A Job of alpha may run on beta, as its Kueue says."""
+
+    def __init__(self) -> None:
+        self.alpha, self.beta = MemoryApiServer("alpha"), KueueOfJobs("beta", now_us=NOW_US)
+        self.facts = Told()
+        self.now_us = NOW_US
+        self.manager = self.another()
+
+    def another(self) -> JobReconciler:
+        """A process that has seen nothing yet."""
+        apis = {"alpha": self.alpha, "beta": self.beta}
+        return JobReconciler(apis, self.facts, QUEUED, lambda: self.now_us)
+
+    async def settle(self, rounds: int = 8, *, is_ticking: bool = True) -> None:
+        for _ in range(rounds):
+            if is_ticking:
+                self.beta.tick()
+            for server in (self.alpha, self.beta):
+                for key in list(server.objects):
+                    server.control(key)
+                self.manager.replace_records(server.cluster, list(server.records.values()))
+                self.manager.replace(server.cluster, list(server.objects.values()))
+            there = list(self.beta.kueue.workloads.values())
+            WorkloadWatcher(self.manager).replace("beta", there)
+            await self.manager.work_off()
+
+    @property
+    def copy(self) -> JobKey:
+        [found] = self.beta.objects
+        return found
+
+    def status(self) -> Any:
+        return self.alpha.objects[JobKey("alpha", "physics", "lu")].get("status") or {}
+
+    def check(self) -> str:
+        [body] = self.beta.kueue.workloads.values()
+        return str(body["status"]["admissionChecks"][0]["state"])
+
+
+@pytest.fixture
+async def site() -> Site:
+    """A grant on beta was claimed for a managed Job of alpha."""
+    found = Site()
+    found.alpha.submit(suspended_job("lu", managedBy="coplace.io/manager"))
+    await found.settle()
+    await found.manager.obey([started("beta")])
+    return found
+
+
+async def test_a_copy_runs_once_kueue_has_quota_and_its_status_comes_home(site: Site) -> None:
+    site.beta.kueue.quota = 0
+    await site.settle()
+    job = site.beta.objects[site.copy]
+    assert job["metadata"]["labels"][QUEUE_LABEL] == "main"
+    assert job["spec"]["suspend"]
+    assert site.facts.kinds == ["job_submitted"]
+    site.beta.kueue.quota = 16
+    await site.settle()
+    assert site.check() == "Ready"
+    assert not site.beta.objects[site.copy]["spec"]["suspend"]
+    assert site.facts.kinds == ["job_submitted", "job_started"]
+    assert site.status()["active"] == 1
+    site.beta.finish(site.copy)
+    await site.settle()
+    assert site.facts.kinds == ["job_submitted", "job_started", "job_finished"]
+    assert [each["type"] for each in site.status()["conditions"]] == ["Complete"]
+    assert len(site.beta.starts) == 1
+
+
+async def test_a_job_that_only_looks_like_a_copy_is_not_let_run(site: Site) -> None:
+    """Its labels say the grant; it is not what the record says."""
+    site.beta.kueue.quota = 0
+    await site.settle()
+    granted = site.beta.objects[site.copy]["spec"]["template"]["metadata"]["labels"]
+    mine = suspended_job("mine")
+    mine["metadata"]["labels"] = {QUEUE_LABEL: "main"}
+    mine["spec"]["template"]["metadata"]["labels"] = dict(granted)
+    key = site.beta.submit(mine)
+    site.beta.kueue.quota = 2
+    forged = site.beta.workload(key)
+    site.beta.tick()
+    site.beta.kueue.reserve(forged)
+    await site.settle()
+    assert site.beta.kueue.workloads[forged]["status"]["admissionChecks"][0]["state"] == "Pending"
+    assert site.beta.objects[key]["spec"]["suspend"]
+
+
+async def test_what_kueue_evicts_waits_again_and_runs_no_more_under_its_grant(site: Site) -> None:
+    await site.settle()
+    site.beta.evict(site.copy)
+    await site.settle()
+    kinds = ["job_submitted", "job_started", "job_requeued", "job_finished"]
+    assert site.facts.kinds == kinds
+    assert not site.beta.objects
+    await site.manager.obey([started("beta", grant=2)])
+    await site.settle()
+    assert [grant for _, grant in site.beta.starts] == [1, 2]
+
+
+async def test_a_run_that_began_and_was_evicted_unseen_is_not_let_run_again(site: Site) -> None:
+    """The process was away: Kueue's Workload says that it was admitted once."""
+    await site.settle(2)
+    while site.beta.objects[site.copy]["spec"]["suspend"]:
+        await site.settle(1)
+    site.manager = site.another()  # it has not noted that the copy runs
+    [record] = site.alpha.records.values()
+    record["status"]["claim"]["runUid"] = ""
+    site.facts.kinds.clear()
+    site.beta.evict(site.copy)
+    site.beta.tick()
+    await site.settle()
+    assert site.facts.kinds == ["job_started", "job_requeued", "job_finished", "job_submitted"]
+    assert len(site.beta.starts) == 1
+
+
+async def test_what_kueue_does_not_let_run_in_time_gives_its_grant_back(site: Site) -> None:
+    site.beta.kueue.quota = 0
+    await site.settle()
+    site.now_us += 601 * _S
+    await site.settle()
+    assert site.facts.kinds == ["job_submitted", "job_declined"]
+    assert not site.beta.objects
+    [declined] = [each for each in site.alpha.told if each["reason"] == "Declined"]
+    assert declined["message"] == "grant 1 on beta: Kueue did not let it run within 600 s"
+    assert not site.beta.starts
+
+
+async def test_a_copy_that_kueue_lets_run_in_the_same_moment_is_not_taken_back(site: Site) -> None:
+    """The copy is deleted as it was seen alone: it has begun by then."""
+    site.beta.kueue.quota = 0
+    await site.settle()
+    site.now_us += 601 * _S
+    await site.settle(1, is_ticking=False)
+    site.beta.edit(site.copy, {"spec": {"suspend": False}})
+    await site.settle(is_ticking=False)
+    assert "job_declined" not in site.facts.kinds
+    assert "job_started" in site.facts.kinds
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+async def test_a_job_that_is_cancelled_is_taken_out_of_kueue(site: Site, *, is_begun: bool) -> None:
+    site.beta.kueue.quota = 16 if is_begun else 0
+    await site.settle()
+    await site.manager.obey([decided(VERDICT_CANCELLED)])
+    await site.settle()
+    last = "job_finished" if is_begun else "job_declined"
+    assert site.facts.kinds[-1] == last
+    assert not site.beta.objects
+    assert len(site.beta.starts) == is_begun
+    assert [each["type"] for each in site.status()["conditions"]] == ["FailureTarget", "Failed"]
+
+
+async def test_another_process_goes_on_with_what_waits_in_kueue(site: Site) -> None:
+    site.beta.kueue.quota = 0
+    await site.settle()
+    site.manager, site.beta.kueue.quota = site.another(), 16
+    await site.settle()
+    assert [grant for _, grant in site.beta.starts] == [1]
+    assert "job_started" in site.facts.kinds
+
+
+async def test_a_copy_that_somebody_deletes_in_kueue_gives_its_grant_back(site: Site) -> None:
+    site.beta.kueue.quota = 0
+    await site.settle()
+    site.beta.remove(site.copy)
+    await site.settle()
+    assert site.facts.kinds == ["job_submitted", "job_declined"]
+    assert not site.beta.objects
+
+
+class OneCheck:
+    """An API server with an AdmissionCheck, or without."""
+
+    cluster = "beta"
+
+    def __init__(self, *, is_there: bool) -> None:
+        self._is_there = is_there
+        self.status: Object = {}
+        self.activations = 0
+
+    async def read(self, path: str) -> Object:
+        assert path.endswith(f"/{GRANTED_CHECK}")
+        if not self._is_there:
+            raise ApiMissingError("no such check")
+        return {"metadata": {"name": GRANTED_CHECK, "generation": 2}, "status": self.status}
+
+    async def activate_check(self, body: Any) -> None:
+        self.activations += 1
+        self.status = body["status"]
+
+
+async def test_the_check_is_said_to_be_answered_once() -> None:
+    api = OneCheck(is_there=True)
+    check = GrantedCheck(api, lambda: NOW_US)
+    await check.look()
+    await check.look()
+    assert api.activations == 1
+    assert api.status["conditions"][0]["observedGeneration"] == 2
+
+
+async def test_a_check_that_is_missing_is_awaited() -> None:
+    api = OneCheck(is_there=False)
+    await GrantedCheck(api, lambda: NOW_US).look()
+    assert not api.activations
