@@ -314,7 +314,7 @@ def test_a_job_whose_terms_were_changed_while_it_waits_runs_by_its_new_ones(
     region.until_said("held by its user", "why", job_id)
 
     def asked() -> JobSubmitted:
-        told = region.facts(JobSubmitted, job_id)
+        told: list[JobSubmitted] = region.facts(JobSubmitted, job_id)
         return max(told, key=lambda each: each.changed_at_us)
 
     for change in ("TimeLimit=3", "Partition=big"):

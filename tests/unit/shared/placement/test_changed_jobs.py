@@ -28,9 +28,8 @@ from tests.unit.shared.placement.region import (
 
 def changed(job_id: str, at_us: int, **asked: Any) -> Event:
     """A job that was submitted at the begin, as its user wants it now."""
-    before = submitted(job_id, **asked)
-    before.payload.changed_at_us = at_us
-    return event(f"changed/{job_id}/{at_us}", before.payload, at_us)
+    payload = submitted(job_id, changed_at_us=at_us, **asked).payload
+    return event(f"changed/{job_id}/{at_us}", payload, at_us)
 
 
 def test_a_changed_job_waits_at_its_place_for_what_it_asks_for_now() -> None:
