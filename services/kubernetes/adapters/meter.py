@@ -17,7 +17,7 @@ CountsByCluster = Callable[[], Mapping[str, QueueCounts]]
 
 
 class KubernetesMeter(ApiMeter):
-    """CountsByCluster also the Jobs of the queue, by their state with Coplace."""
+    """Counts also the Jobs of the queue, by their state with Coplace."""
 
     def __init__(self, meter: Meter, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         super().__init__(
