@@ -13,7 +13,7 @@ from shared.kubernetes.meter import ApiMeter
 
 _KINDS: Final = ("jobs", "pods", "nodes", PLURAL)
 
-Counts = Callable[[], Mapping[str, QueueCounts]]
+CountsByCluster = Callable[[], Mapping[str, QueueCounts]]
 
 
 class KubernetesMeter(ApiMeter):
@@ -41,14 +41,14 @@ class KubernetesMeter(ApiMeter):
             unit="s",
             description="Time since an API server sent anything of these objects",
         )
-        self._counts: Counts = dict
+        self._counts: CountsByCluster = dict
         meter.create_observable_gauge(
             "kubernetes_jobs",
             [self._observe_jobs],
             description="Jobs of the queue, by their state with Coplace",
         )
 
-    def watch(self, counts: Counts) -> None:
+    def watch(self, counts: CountsByCluster) -> None:
         """Show these counts of the Jobs of each cluster whenever metrics are read."""
         self._counts = counts
 

@@ -9,7 +9,7 @@ from services.kubernetes.model.bodies import Body
 from services.kubernetes.model.facts import JobTerms, id_of
 from services.kubernetes.model.jobs import JobKey, JobUid, KubernetesJob, identified
 from services.kubernetes.model.names import QUEUE_NAME
-from services.kubernetes.model.queues import JobPlace, QueueTally
+from services.kubernetes.model.queues import CountedState, QueueTally
 from services.kubernetes.model.records import KubernetesRecord
 from services.kubernetes.model.states import queue_state
 from services.kubernetes.processor.mirror import JobMirror
@@ -90,7 +90,7 @@ class JobSight:
             return
         is_known = {"is_refused": uid in self.refused, "is_aside": uid in self.aside}
         has_begun = record is not None and record.claim.has_begun
-        self.tally.note(uid, JobPlace(queue_state(record, **is_known), has_begun))
+        self.tally.note(uid, CountedState(queue_state(record, **is_known), has_begun))
 
     def root(self, uid: JobUid) -> JobUid:
         """Return the Job that one runs for: itself, unless it is a copy."""

@@ -49,7 +49,7 @@ class QueueCounts:
                 return self.ended
 
 
-class JobPlace(NamedTuple):
+class CountedState(NamedTuple):
     """The state of a Job with Coplace, and whether its run has begun."""
 
     state: QueueState
@@ -60,10 +60,10 @@ class QueueTally:
     """Counts Jobs of all clusters as they change: nobody has to go through all of them."""
 
     def __init__(self) -> None:
-        self._places: dict[JobUid, JobPlace] = {}
-        self._counts: Counter[tuple[str, JobPlace]] = Counter()
+        self._places: dict[JobUid, CountedState] = {}
+        self._counts: Counter[tuple[str, CountedState]] = Counter()
 
-    def note(self, uid: JobUid, place: JobPlace | None) -> None:
+    def note(self, uid: JobUid, place: CountedState | None) -> None:
         """Note where a Job is now; None: nowhere."""
         before = self._places.pop(uid, None)
         if before is not None:
@@ -79,11 +79,13 @@ class QueueTally:
     def _of(self, cluster: str) -> QueueCounts:
         found = Counter[QueueState]()
         for state in QueueState:
-            found[state] = sum(self._counts[cluster, JobPlace(state, is_it)] for is_it in _EITHER)
+            found[state] = sum(
+                self._counts[cluster, CountedState(state, is_it)] for is_it in _EITHER
+            )
         return QueueCounts(
             waiting=found[QueueState.WAITS],
             admitted=found[QueueState.RUNS],
-            running=self._counts[cluster, JobPlace(QueueState.RUNS, has_begun=True)],
+            running=self._counts[cluster, CountedState(QueueState.RUNS, has_begun=True)],
             refused=found[QueueState.REFUSED],
             aside=found[QueueState.ASIDE],
             ended=found[QueueState.ENDED],
