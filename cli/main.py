@@ -14,7 +14,6 @@ from cli.failures import ReportingGroup
 from cli.output import Output, OutputName
 from cli.speaking import Source
 from cli.waiting import WAIT_S, Wait
-from shared.process.memory import collect_rarely
 
 # These, `simulate` and `evaluate` are of the laboratory, which nothing that a region runs imports:
 # here they are text.
@@ -111,7 +110,6 @@ def main(
     """Apply the common options of every command."""
     # Errors are reported in a line of our own.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    collect_rarely()
     if ctx.invoked_subcommand not in _WITH_THEIR_OWN:
         from cli.installation.installation import reachable
 

@@ -1,4 +1,4 @@
-"""Coefficients of the energy model as messages have them: apart, since adapters do without numpy.
+"""Coefficients of the energy model as messages have them. Adapters do not import it, nor numpy.
 
 All raise RejectedError, which names the field.
 """

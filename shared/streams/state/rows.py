@@ -186,6 +186,6 @@ def _restored(wanted: Any, kept: Any) -> object:
 
 
 def _is_array(value: object) -> TypeGuard["NDArray[Any]"]:
-    """Return whether it is an array. Who has none, as adapters, has not loaded numpy's 10 MiB."""
+    """Return whether it is an array. A process without any has not loaded numpy's 10 MiB."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(value, numpy.ndarray)

@@ -11,8 +11,9 @@ from contextlib import suppress
 from random import Random
 
 import pytest
-from coplace.v1.jobs_pb2 import JobCancelled, JobRequeueAsked
-from hypothesis import given, settings
+from coplace.v1.control_pb2 import DeadLetter
+from coplace.v1.jobs_pb2 import JobCancelled, JobFinished, JobRequeueAsked
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from coplace_client.errors import RejectedError
@@ -73,8 +74,8 @@ class Course:
     def check_rest(self) -> None:
         """What is over was let go, and nothing waits for ever."""
         self.play.check_charges()
-        letters = [each.reason for each in self.play.region.dead_letters()]
-        assert [each for each in letters if "cannot be requeued" not in each] == []
+        letters = [each for each in self.play.region.dead_letters() if not _crossed_a_grant(each)]
+        assert [each.reason for each in letters if "cannot be requeued" not in each.reason] == []
         for server in self.play.servers.values():
             for key, body in server.workloads.items():
                 is_over = server.is_over(key) or not body["spec"]["active"]
@@ -83,6 +84,14 @@ class Course:
                     assert body["metadata"]["uid"] not in server.records, body
             there = {body["metadata"]["uid"] for body in server.workloads.values()}
             assert server.records.keys() <= there
+
+
+def _crossed_a_grant(letter: DeadLetter) -> bool:
+    """Whether it is the end of a run that Kueue began in silence, while its job was granted
+    elsewhere: such a run replaces no grant, and is charged (see `check_charges`)."""
+    if "does not hold the run" not in letter.reason:
+        return False
+    return JobFinished.FromString(letter.value).grant == 0
 
 
 COMPOSED = [
@@ -211,6 +220,7 @@ async def course(rng: Random, steps: int) -> None:
 
 
 @given(st.integers(0, 1 << 32), st.integers(1, 60))
+@example(637145, 29)
 @settings(max_examples=25, deadline=None)
 def test_every_run_has_a_grant_and_is_charged_once(seed: int, steps: int) -> None:
     asyncio.run(course(Random(seed), steps))
