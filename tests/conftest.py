@@ -14,7 +14,6 @@ from hypothesis import settings
 import shared
 from deploy.local.servers import LocalServers
 from lab.papers.published_data import DATA
-from shared.process.memory import collect_rarely
 from tests.support.postgresql import PostgreSql, postgresql
 
 # A busy machine is no failure: time limits belong to benchmarks.
@@ -56,7 +55,6 @@ def pytest_collection_finish() -> None:
     """What was collected stays."""
     gc.freeze()
     gc.enable()
-    collect_rarely()
 
 
 def pytest_configure() -> None:

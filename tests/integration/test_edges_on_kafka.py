@@ -220,7 +220,8 @@ def test_a_job_that_shared_its_nodes_is_discounted_and_its_account_charged(edges
     charge = edges.charges()[job]
     audit(charge)
     assert charge.slowdown_ratio == pytest.approx(1.2)
-    eventually(lambda: edges.spent()["physics"] == micro_units(Decimal(charge.price_su)))
+    # Where a case before had the balances made anew, there are none for a moment.
+    eventually(lambda: edges.spent().get("physics") == micro_units(Decimal(charge.price_su)))
 
 
 def test_a_copy_is_charged_once(edges: Edges) -> None:

@@ -7,7 +7,7 @@ import psutil
 
 
 class CpuTimes:
-    """What processes use of one core, from its creation on; this process is `load`."""
+    """What processes use of one core, by their names, from its creation on."""
 
     def __init__(self, processes: Mapping[str, int]) -> None:
         self._processes = {name: psutil.Process(pid) for name, pid in processes.items()}

@@ -77,11 +77,10 @@ class QueueTally:
         return {cluster: self._of(cluster) for cluster in {each for each, _ in self._counts}}
 
     def _of(self, cluster: str) -> QueueCounts:
-        found = Counter[QueueState]()
-        for state in QueueState:
-            found[state] = sum(
-                self._counts[cluster, CountedState(state, is_it)] for is_it in _EITHER
-            )
+        found = {
+            state: sum(self._counts[cluster, CountedState(state, begun)] for begun in (False, True))
+            for state in QueueState
+        }
         return QueueCounts(
             waiting=found[QueueState.WAITS],
             admitted=found[QueueState.RUNS],
@@ -90,9 +89,6 @@ class QueueTally:
             aside=found[QueueState.ASIDE],
             ended=found[QueueState.ENDED],
         )
-
-
-_EITHER: Final = (False, True)
 
 
 def queue_body(name: str, site: str, cluster: str) -> Mapping[str, Any]:
