@@ -180,7 +180,7 @@ async def test_a_redis_that_lost_what_was_applied_refuses_to_go_on(
     client: Redis, subject: Subject
 ) -> None:
     await subject.apply(subject.kind.examples[:1])
-    await client.flushall()
+    await client.delete(*await client.keys(subject.name("*")))
     with pytest.raises(LostPositionError, match="BEHIND"):
         await subject.apply(subject.kind.examples[1:], first=1, read_from=1)
     assert await subject.contents() == {}

@@ -38,6 +38,7 @@ from shared.streams.on_kafka.admin import admin_client, ensure_topics
 from shared.streams.on_kafka.clients import Publisher, Reader
 from shared.streams.on_kafka.deployment import Deployment
 from tests.support.patience import PATIENCE_S
+from tests.support.redis_loss import lose
 from tests.unit.services.ingest.envelopes import JOB, NOW_US, PAYLOADS, envelope
 
 _MODULES = {
@@ -220,8 +221,7 @@ def test_a_job_that_shared_its_nodes_is_discounted_and_its_account_charged(edges
     charge = edges.charges()[job]
     audit(charge)
     assert charge.slowdown_ratio == pytest.approx(1.2)
-    # Where a case before had the balances made anew, there are none for a moment.
-    eventually(lambda: edges.spent().get("physics") == micro_units(Decimal(charge.price_su)))
+    eventually(lambda: edges.spent()["physics"] == micro_units(Decimal(charge.price_su)))
 
 
 def test_a_copy_is_charged_once(edges: Edges) -> None:
@@ -280,7 +280,7 @@ def test_a_kill_of_any_of_them_loses_nothing_and_charges_nobody_twice(
 def test_a_redis_that_lost_everything_rebuilds_itself_from_the_charges(edges: Edges) -> None:
     spent = edges.spent()
     assert spent
-    edges.redis.flushall()
+    lose(edges.redis, "edges")
     edges.publish(of_job("north/alpha/lost/1", "jobSubmitted", account="lost"))
     finish = of_job("north/alpha/lost/1", "jobFinished", account="lost")
     finish.job_finished.ended_at_us += 3_600_000_000

@@ -25,6 +25,7 @@ from shared.process.settings import Settings
 from shared.streams.on_kafka.admin import admin_client, ensure_topics
 from shared.streams.on_kafka.clients import Publisher, Reader
 from shared.streams.on_kafka.deployment import Deployment
+from tests.support.redis_loss import lose
 from tests.support.snippets import HOW_TO, write_programs
 from tests.unit.services.energy.api.appdb import PSTATES_GHZ, SCALE, coefficients, row
 
@@ -183,7 +184,7 @@ def test_a_redis_that_lost_everything_is_filled_again_although_nothing_new_comes
     energy: Energy,
 ) -> None:
     before = energy.rows()
-    energy.redis.flushall()
+    lose(energy.redis, "energy")
     eventually(lambda: energy.rows() == before)
     answered = ask.project(energy.address, ask.request(["app7"]))
     assert tuple(answered[0].freq_ghz) == PSTATES_GHZ
