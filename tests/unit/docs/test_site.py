@@ -1,6 +1,8 @@
 """The documents become a site, which needs nothing from outside."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -8,7 +10,6 @@ import pytest
 
 from documents.pages import place, sources, staged
 from documents.reference import commands, metrics, settings, topics
-from documents.site import build
 from shared.catalogue.topics import load_topics
 from tests.support.snippets import REPOSITORY
 
@@ -23,9 +24,11 @@ _FETCHED: Final = re.compile(
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built strictly: a link that leads nowhere, or a page that no list names, is an error."""
+    """Built strictly: a link that leads nowhere, or a page that no list names, is an error. In a
+    process of its own, as a user builds it: Sphinx forks, and what other tests left in this
+    process (the threads of gRPC) does not survive a fork."""
     out = tmp_path_factory.mktemp("site")
-    build(out, tmp_path_factory.mktemp("scratch"))
+    subprocess.run([sys.executable, "-m", "documents", "--out", out], cwd=REPOSITORY, check=True)
     return out
 
 
