@@ -421,9 +421,8 @@ class WorkloadReconciler:
         workload, record = self.mirror.workload(uid), self.mirror.record(uid)
         if workload is None:
             raise KeyError(uid)
-        cluster = workload.chosen_cluster or workload.server
-        if record is not None and record.claim.is_live:
-            cluster = record.claim.cluster
+        kept = record.cluster if record else ""
+        cluster = kept or workload.chosen_cluster or workload.server
         around = Surroundings(
             checks=self.mirror.checks(workload.server),
             copy_checks=self.mirror.checks(cluster),

@@ -154,6 +154,13 @@ class WorkloadRecord:
         return self.let_go is not None and self.let_go.reservation == reservation
 
     @property
+    def cluster(self) -> str:
+        """Return the cluster that it was granted, or let go to; empty where neither is known."""
+        if self.claim.is_live:
+            return self.claim.cluster
+        return self.let_go.cluster if self.let_go else ""
+
+    @property
     def run_label(self) -> int:
         """Return the number that its pods carry, by which its run is known."""
         return self.let_go.at_us if self.let_go else self.claim.grant

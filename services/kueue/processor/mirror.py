@@ -130,7 +130,7 @@ class WorkloadMirror:
 
     def copy(self, workload: KueueWorkload, record: WorkloadRecord) -> KueueWorkload | None:
         """Return what runs for a Workload on the cluster that it was granted, or let go to."""
-        cluster = record.claim.cluster if record.claim.is_live else workload.chosen_cluster
+        cluster = record.cluster or workload.chosen_cluster
         if cluster in ("", workload.server):
             return None
         found = self.at(workload.key._replace(server=cluster))

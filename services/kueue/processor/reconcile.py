@@ -545,9 +545,12 @@ class _Granted:
 
     def _recall(self, stop: StopRequest) -> Sequence[WorkloadEffect]:
         """It was sent to a cluster and did not start there: without its check it cannot any
-        more."""
+        more. What was answered at the manager is asked anew: it waits with its quota."""
         if self.seen.workload.nominated:
             return [Nominate(self.seen.workload, [])]
+        own = self.seen.around.checks.own_of(self.seen.workload)
+        if anew := _answered(self.seen.workload, own, CheckState.PENDING, "Coplace: asked anew"):
+            return anew
         if self.seen.workload.recalled != str(self.claim.grant):
             return [NoteRecalled(self.seen.workload, self.claim.grant)]
         return self._decline(stop.reason)

@@ -126,3 +126,25 @@ async def test_what_ran_and_ended_while_coplace_was_silent_is_counted() -> None:
     await ended(play)
     [charge] = play.region.charges()
     assert charge.runtime_s > 3
+
+
+async def test_what_was_sent_away_and_deleted_in_a_gap_is_charged_where_it_ran() -> None:
+    play = Play(WORKERS, "manager")
+    key = play.home.submit("lu", pods=1)
+    for _ in range(20):
+        if play.home.workloads[key]["status"].get("nominatedClusterNames"):
+            break
+        await silent(play, 1)
+    play.began()  # the last it hears of the manager: the copies are on their way
+    await silent(play, 6)
+    where = str(play.home.workloads[key]["status"]["clusterName"])
+    play.workers[where].finish(key._replace(server=where))
+    await silent(play, 1)
+    play.home.remove(key)
+    for name in play.servers:
+        play.relist(name)
+    await seconds(play, 5)
+    await ended(play)
+    [charge] = play.region.charges()
+    assert charge.cluster == where
+    assert charge.runtime_s > 1

@@ -199,6 +199,19 @@ def test_a_grant_is_nominated_and_recalled() -> None:
     assert kept.record.claim.declined == 3
 
 
+def test_a_manager_that_asks_is_to_ask_anew_before_a_grant_is_declined() -> None:
+    """A check that stays ready has no Workload wait for a grant, and it would never start."""
+    gated = CheckNames(frozenset({"placement"}), {"multikueue": ["alpha"]})
+    answers = [{"name": "placement", "state": "Ready"}, {"name": "multikueue", "state": "Pending"}]
+    root = workload({"admissionChecks": answers}, QuotaReserved=AT)
+    there = SeenWorkload(root, around=Surroundings(gated, CHECKS))
+    stopped = granted(root, stop=StopRequest(AfterStop.DECLINE, "as asked", NOW_US))
+    [anew] = written(reconcile(there, stopped, MOMENT))
+    assert (anew.names, anew.state) == (["placement"], CheckState.PENDING)
+    answers[0]["state"] = "Pending"
+    assert written(reconcile(there, stopped, MOMENT)) == [NoteRecalled(root, 3)]
+
+
 def test_the_copy_of_a_grant_is_ready_with_what_its_pods_get() -> None:
     sent = CheckNames(dispatched={"multikueue": ["alpha"]})
     more = {**checks("Pending", "multikueue"), "nominatedClusterNames": ["alpha"]}
