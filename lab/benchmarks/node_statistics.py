@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from typing import Final
 
 from lab.benchmarks.system.telemetry import SAMPLES, record
@@ -76,7 +77,7 @@ def main(nodes: int = 200) -> None:
     print("| workers | samples | CPU s of each | samples a CPU second, all | single stage, CPU s |")
     for workers in (1, 2):
         shares = [range(number, KAFKA_PARTITIONS, workers) for number in range(workers)]
-        with ProcessPoolExecutor(workers) as pool:
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
             found = list(pool.map(worked, [nodes] * workers, shares))
         each = ", ".join(f"{keyed_s:.2f}" for _, keyed_s, _ in found)
         rate = sum(count * SAMPLES / keyed_s for count, keyed_s, _ in found)

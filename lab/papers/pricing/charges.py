@@ -14,6 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
+from multiprocessing import get_context
 from random import Random
 from typing import Final
 
@@ -188,7 +189,7 @@ def play_charges(jobs: int, *, is_disturbed: bool = False) -> PlayedCharges:
 def rows(jobs: int) -> list[Mapping[str, str]]:
     """Return the results of both deliveries, each in a process of its own. Raises AssertionError
     where they differ."""
-    with ProcessPoolExecutor(2) as pool:
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         one = pool.submit(play_charges, jobs)
         other = pool.submit(play_charges, jobs, is_disturbed=True)
         found, again = one.result(), other.result()

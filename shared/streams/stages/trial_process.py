@@ -1,6 +1,7 @@
 """Tries in a child process what may kill the one that does it."""
 
 import faulthandler
+import gc
 import signal
 from collections.abc import Callable
 from contextlib import suppress
@@ -57,6 +58,8 @@ def _once(work: Callable[[Tell], object]) -> ChildDeath | None:
 def _do(work: Callable[[Tell], object], sending: Connection, stack: BinaryIO) -> None:
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_KILL_FIRST)
+    # What the parent left to collect may need threads that are in the parent alone, as gRPC's do.
+    gc.freeze()
     faulthandler.enable(stack)
     work(sending.send)
     sending.send(_PASSED)

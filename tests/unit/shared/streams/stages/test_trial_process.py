@@ -2,6 +2,7 @@
 
 import asyncio
 import ctypes
+import gc
 import os
 import signal
 import sys
@@ -55,6 +56,23 @@ def test_a_death_says_how_and_where_and_how_far_it_came(
     assert death is not None
     assert (death.how, death.last_told) == (how, told)
     assert (stack in death.stack) if stack else death.stack == ""
+
+
+def test_what_the_parent_left_to_collect_is_not_collected_in_the_child() -> None:
+    """It may need threads that only the parent has."""
+
+    class Left:
+        def __init__(self) -> None:
+            self.itself = self
+
+        def __del__(self) -> None:
+            if os.getpid() != parent:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    parent = os.getpid()
+    gc.collect()
+    Left()
+    assert death_of(lambda _tell: gc.collect()) is None
 
 
 def test_more_than_a_pipe_holds_can_be_reported() -> None:
