@@ -426,9 +426,9 @@ e2e-kueue: setup system-servers ## six kinds of Workloads in a real Kueue, by tu
 
 .PHONY: e2e-multikueue
 e2e-multikueue: JOBS_OF_KUEUE = 60
-e2e-multikueue: setup system-servers ## a manager of MultiKueue and three workers, by turns with Kueue's dispatcher and Coplace's; a cap, a cut and kills: JOBS_OF_KUEUE= SEED= CAP=1.6 CUT=180 KILLS=4
+e2e-multikueue: setup system-servers ## a manager of MultiKueue and three workers, by turns with Kueue's dispatcher and Coplace's; a cap, a cut and kills: JOBS_OF_KUEUE= SEED= CAP=1.6 CUT=180 KILLS=4 EARLIER=commit
 	@deploy/require-commands.sh etcd:etcd-server openssl:openssl
-	$(BIN)/python -m tests.kueue.multi --jobs $(JOBS_OF_KUEUE) --seed $(SEED) --cap $(or $(CAP),1.6) --cut-s $(or $(CUT),180) --kills $(or $(KILLS),4) \
+	$(BIN)/python -m tests.kueue.multi --jobs $(JOBS_OF_KUEUE) --seed $(SEED) --cap $(or $(CAP),1.6) --cut-s $(or $(CUT),180) --kills $(or $(KILLS),4) $(if $(EARLIER),--earlier $(EARLIER)) --ways-out \
 	    --programs "$$(deploy/build-kubernetes.sh $(KUBERNETES_VERSION) $(ETCD_VERSION))" \
 	    --kueue "$$(deploy/build-kueue.sh $(KUEUE_VERSION))"
 

@@ -54,12 +54,14 @@ from tests.kueue.region import charged, programs, region
 from tests.kueue.relay import Relay
 from tests.kueue.report import interval, print_all, print_round
 from tests.kueue.rounds import Admissions, Player, Round
+from tests.kueue.ways_out import release, upgrade
 
 _DISPATCHERS: Final = {
     "plain": "kueue.x-k8s.io/multikueue-dispatcher-all-at-once",
     "coplace": "coplace.io/dispatcher",
 }
 _TURNS: Final = ("plain", "coplace")
+_OWN_QUEUES: Final = ("coplace", "upgrade", "release")
 _LEARN_S: Final = 10.0
 _WITHIN_S: Final = 120.0
 _CUT: Final = "beta"
@@ -174,6 +176,26 @@ class MultiKueue:
             print(f"killed {who} after {after} admissions", flush=True)
         return await playing
 
+    async def what_may_happen(self) -> list[Round]:
+        """Play what was asked for: a cap, a cut, kills, an upgrade, and the way out at last."""
+        told, found = self.arguments, list[Round]()
+        if told.cut_s and told.cut_plain:
+            await self.dispatched_by("plain")
+            found.append(await self.cut("plain"))
+        await self.dispatched_by("coplace")
+        if told.cap:
+            found.append(await self.capped())
+        if told.cut_s:
+            found.append(await self.cut("coplace"))
+        if told.kills:
+            found.append(await self.killed())
+        if told.earlier:
+            found.append(await upgrade(self.player, self.servers, self.own, told.earlier))
+        if told.ways_out:
+            plain = _DISPATCHERS["plain"]
+            found.append(await release(self.player, self.servers, self.own, plain))
+        return found
+
 
 async def play(arguments: argparse.Namespace, folder: Path, stack: AsyncExitStack) -> int:
     """Play rounds by turns, then what may happen."""
@@ -201,17 +223,7 @@ async def play(arguments: argparse.Namespace, folder: Path, stack: AsyncExitStac
         if rounds:
             print_all(rounds)
             _print_differences(rounds, fleet)
-        others = []
-        if arguments.cut_s and arguments.cut_plain:
-            await played.dispatched_by("plain")
-            others.append(await played.cut("plain"))
-        await played.dispatched_by("coplace")
-        if arguments.cap:
-            others.append(await played.capped())
-        if arguments.cut_s:
-            others.append(await played.cut("coplace"))
-        if arguments.kills:
-            others.append(await played.killed())
+        others = await played.what_may_happen()
         await asyncio.sleep(5)  # prices follow ends
         for task in playing:
             task.cancel()
@@ -244,9 +256,11 @@ async def _clusters(
     for each in workers:
         await each.nodes(arguments.nodes, CORES)
         await each.queue("plain", quota=quota)
-        await each.queue("coplace", "placement", quota=quota)
+        for name in _OWN_QUEUES:
+            await each.queue(name, "placement", quota=quota)
     await manager.queue("plain", "workers", quota=quota * len(workers))
-    await manager.queue("coplace", "workers", "placement", quota=quota * len(workers))
+    for name in _OWN_QUEUES:
+        await manager.queue(name, "workers", "placement", quota=quota * len(workers))
     return manager, workers, relays
 
 
@@ -354,6 +368,8 @@ def main() -> int:
     parser.add_argument("--cut-s", type=float, default=0.0, help="for how long a worker is cut off")
     parser.add_argument("--cut-plain", action="store_true", help="under Kueue's dispatcher too")
     parser.add_argument("--kills", type=int, default=0)
+    parser.add_argument("--earlier", default="", help="a commit to be upgraded from in flight")
+    parser.add_argument("--ways-out", action="store_true", help="then be uninstalled")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="a folder for logs")
     arguments = parser.parse_args()

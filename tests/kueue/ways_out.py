@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+import yaml
+
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
 from lab.benchmarks.kubernetes.cluster import ROOT
@@ -84,14 +86,18 @@ def _checked_out(commit: str, folder: Path) -> None:
     subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
 
 
-async def release(player: Player, servers: LocalServers, own: Sequence[Program]) -> Round:
+async def release(
+    player: Player, servers: LocalServers, own: Sequence[Program], dispatcher: str = ""
+) -> Round:
     """What waits for a Coplace that is not there goes back to Kueue by one command, and so does
-    what comes."""
+    what comes. A manager has its dispatcher set back before."""
     adapter = next(each for each in own if each.name == "kueue")
     await asyncio.to_thread(servers.remove, [adapter])
     found = Round("release")
     await player.submit(found, "release0", _JOBS, 2.0, _RUN_S, 2)
-    done = await asyncio.to_thread(_released, player.cluster.kubeconfig("admin"), adapter)
+    if dispatcher:
+        await player.cluster.kueue_anew(dispatcher)
+    done = await asyncio.to_thread(_released, adapter)
     print(f"release: {done}", flush=True)
     await player.submit(found, "release1", _JOBS, 2.0, _RUN_S, 3)
     while not all(name in player.admissions.finished for name in found.submitted):
@@ -105,13 +111,14 @@ async def release(player: Player, servers: LocalServers, own: Sequence[Program])
     return found
 
 
-def _released(kubeconfig: Path, adapter: Program) -> str:
-    """By an operator, whose kubeconfig may change queues."""
+def _released(adapter: Program) -> str:
+    """By an operator, whose kubeconfigs may change queues."""
     file = Path(adapter.env["COPLACE_KUEUE_CLUSTERS_FILE"])
-    manager = str(kubeconfig.with_name("kubeconfig-manager"))
-    text = file.read_text().replace(manager, str(kubeconfig))
+    there = yaml.safe_load(file.read_text())
+    for each in (*there["clusters"], *there.get("managers", ())):
+        each["kubeconfig"] = _operators(Path(each["kubeconfig"]))
     own = file.with_name("operators-clusters.yaml")
-    own.write_text(text)
+    own.write_text(yaml.safe_dump(there))
     words = ["kueue", "release", "--all", "--site", "north", "--clusters", str(own)]
     done = subprocess.run(
         [str(Path(sys.executable).with_name("coplace")), *words],
@@ -122,3 +129,12 @@ def _released(kubeconfig: Path, adapter: Program) -> str:
         timeout=120,
     )
     return ", ".join((done.stdout + done.stderr).split("\n")).strip(", ")
+
+
+def _operators(kubeconfig: Path) -> str:
+    """Return where an operator's kubeconfig of the same API server is."""
+    told = yaml.safe_load(kubeconfig.read_text())
+    told["users"][0]["user"]["token"] = "admin"
+    own = kubeconfig.with_name(f"operators-{kubeconfig.name}")
+    own.write_text(yaml.safe_dump(told))
+    return str(own)
