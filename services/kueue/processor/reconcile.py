@@ -93,6 +93,11 @@ class SeenWorkload:
     is_known: bool = False
     explained: ExplainedWait | None = None
 
+    def pods_of(self, record: WorkloadRecord) -> int:
+        """Return how many pods a run of it has at a time: of a Workload that was deleted before it
+        was seen, as many as were submitted."""
+        return self.workload.pods or record.submitted.nodes
+
 
 @dataclass(frozen=True, slots=True)
 class WaitLimit:
@@ -322,12 +327,12 @@ def _close(
     return [PublishFact(event), KeepRecord(seen.workload, kept, outcome)]
 
 
-def _unquiet_us(seen: SeenWorkload, moment: Moment) -> int:
+def _unquiet_us(seen: SeenWorkload, record: WorkloadRecord, moment: Moment) -> int:
     """Return for how long the last pods of a run are waited for, and its copy on another cluster;
     0: nothing of it runs any more, or nobody says what became of that."""
     pods, over_us = seen.pods, seen.over_us or moment.now_us
     waits_us = 0
-    if len(pods) < seen.workload.pods:
+    if len(pods) < seen.pods_of(record):
         waits_us = _SETTLE_US
     if seen.copy is not None or not all(each.is_over for each in pods):
         waits_us = LAST_PODS_US
@@ -397,7 +402,7 @@ class _LetGoWorkload:
         has_quota = record.is_let_go(workload.reservation) and not workload.is_over
         if began := self._began(is_over=not has_quota):
             return [began]
-        if not has_quota and (left_us := _unquiet_us(self.seen, self.moment)):
+        if not has_quota and (left_us := _unquiet_us(self.seen, record, self.moment)):
             return [LookAgain(left_us / _SECOND_US)]
         if workload.is_over:
             end = finished_end(workload, ended_us(self.seen.pods))
@@ -469,8 +474,7 @@ class _Granted:
 
     def _began(self) -> KeepRecord | None:
         """All of its pods are ready, or had been."""
-        workload, pods = self.seen.workload, self.seen.pods
-        at_us = all_ready_us(pods, workload.pods)
+        at_us = all_ready_us(self.seen.pods, self.seen.pods_of(self.record))
         return self._keep_begun(at_us) if at_us and not self.seen.over_us else None
 
     def _keep_begun(self, at_us: int) -> KeepRecord:
@@ -493,7 +497,7 @@ class _Granted:
     def seen_units(self) -> Mapping[str, int]:
         """Return how many of its pods are on each node: of as many as it has."""
         first = sorted(self.seen.pods, key=lambda each: each.ready_us or each.started_us)
-        return units_by_node(first[: self.seen.workload.pods])
+        return units_by_node(first[: self.seen.pods_of(self.record)])
 
     def _go_on(self) -> Sequence[WorkloadEffect]:
         stop = self.record.stop
@@ -617,13 +621,13 @@ class _Granted:
         return self._decline("its Workload ended before it ran")
 
     def _unquiet_us(self) -> int:
-        return _unquiet_us(self.seen, self.moment)
+        return _unquiet_us(self.seen, self.record, self.moment)
 
     def _began_late(self) -> KeepRecord | None:
         """A run that is over began when the last of its pods did. Where no pod of it was seen, it
         began when it was admitted: some kinds do not hand labels on."""
         workload, pods = self.seen.workload, self.seen.pods
-        at_us = begun_us(pods, workload.pods)
+        at_us = begun_us(pods, self.seen.pods_of(self.record))
         if not pods and workload.is_over:
             at_us = workload.admitted_at_us
         return self._keep_begun(at_us) if at_us else None

@@ -148,3 +148,22 @@ async def test_what_was_sent_away_and_deleted_in_a_gap_is_charged_where_it_ran()
     [charge] = play.region.charges()
     assert charge.cluster == where
     assert charge.runtime_s > 1
+
+
+async def test_what_ran_and_was_deleted_before_it_was_seen_is_charged() -> None:
+    """Its record says how many pods it has, and its pods are there for a while."""
+    play = Play()
+    key = play.home.submit("lu", pods=2)
+    play.kueue()
+    await play.look()
+    play.region.advance(2)
+    await play.obey()
+    await silent(play, 4)
+    assert admitted(play, key)
+    play.home.finish(key)
+    play.home.remove(key)
+    play.began()
+    await seconds(play, 3)
+    await ended(play)
+    [charge] = play.region.charges()
+    assert charge.runtime_s > 1
