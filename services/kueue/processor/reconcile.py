@@ -200,6 +200,8 @@ class _WaitingWorkload:
         workload, record, now_us = self.seen.workload, self.record, self.moment.now_us
         if passes := _let_pass(self.seen):
             return passes
+        if anew := _asked_anew(self.seen):
+            return anew
         if not self.seen.around.checks.asks(workload):
             is_said = record.hold.is_held
             return () if is_said else [_keep_held(self.seen, record, self.moment)]
@@ -262,17 +264,37 @@ def _say(seen: SeenWorkload, record: WorkloadRecord) -> Sequence[WorkloadEffect]
 def _let_pass(seen: SeenWorkload) -> Sequence[WorkloadEffect]:
     """Nothing of it has to be placed, or it runs since before Coplace answers its check."""
     workload, checks = seen.workload, seen.around.checks
-    if not workload.may_start:
+    why = _why_passes(seen)
+    if not why or not workload.may_start:
         return ()
     pending, clusters = checks.pending_of(workload), list(checks.clusters_of(workload))
-    why = "it was admitted before" if workload.is_admitted else ""
-    why = why or ("" if workload.pods else "it has no pods")
-    why = why or ("" if clusters else "Kueue sends it to no cluster that Coplace knows")
-    if why and pending:
+    if pending:
         return [AnswerCheck(workload, pending, CheckState.READY, f"Coplace: {why}")]
-    if why and clusters and checks.awaits_nomination(workload):
+    if clusters and checks.awaits_nomination(workload):
         return [Nominate(workload, clusters)]
     return ()
+
+
+def _why_passes(seen: SeenWorkload) -> str:
+    """Return why it starts without a word of Coplace; empty where it may not."""
+    if seen.workload.is_admitted:
+        return "it was admitted before"
+    if not seen.workload.pods:
+        return "it has no pods"
+    if not seen.around.checks.clusters_of(seen.workload):
+        return "Kueue sends it to no cluster that Coplace knows"
+    return ""
+
+
+def _asked_anew(seen: SeenWorkload) -> Sequence[WorkloadEffect]:
+    """Its check was answered for a grant that does not count any more: with that answer it would
+    wait for no other."""
+    workload = seen.workload
+    if not workload.may_start or _why_passes(seen):
+        return ()
+    own, states = seen.around.checks.own_of(workload), workload.checks
+    answered = [name for name in own if states[name] == CheckState.READY]
+    return _answered(workload, answered, CheckState.PENDING, "Coplace: it waits for another grant")
 
 
 def _refuse(seen: SeenWorkload, why: str) -> Sequence[WorkloadEffect]:
@@ -552,8 +574,7 @@ class _Granted:
         more. What was answered at the manager is asked anew: it waits with its quota."""
         if self.seen.workload.nominated:
             return [Nominate(self.seen.workload, [])]
-        own = self.seen.around.checks.own_of(self.seen.workload)
-        if anew := _answered(self.seen.workload, own, CheckState.PENDING, "Coplace: asked anew"):
+        if anew := _asked_anew(self.seen):
             return anew
         if self.seen.workload.recalled != str(self.claim.grant):
             return [NoteRecalled(self.seen.workload, self.claim.grant)]

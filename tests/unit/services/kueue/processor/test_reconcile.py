@@ -208,6 +208,8 @@ def test_a_manager_that_asks_is_to_ask_anew_before_a_grant_is_declined() -> None
     stopped = granted(root, stop=StopRequest(AfterStop.DECLINE, "as asked", NOW_US))
     [anew] = written(reconcile(there, stopped, MOMENT))
     assert (anew.names, anew.state) == (["placement"], CheckState.PENDING)
+    declined = recorded(root, claim=LIVE.declining(3, 1))
+    assert written(reconcile(there, declined, MOMENT)) == [anew], "an earlier process left it so"
     answers[0]["state"] = "Pending"
     assert written(reconcile(there, stopped, MOMENT)) == [NoteRecalled(root, 3)]
 
