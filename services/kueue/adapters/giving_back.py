@@ -21,7 +21,8 @@ _ROUNDS: Final = 3
 
 
 class WorkloadsReleased(NamedTuple):
-    """How many Workloads are Kueue's now, and which queues ask Coplace no more."""
+    """How many Workloads are Kueue's now, and which queues of which API servers ask Coplace no
+    more."""
 
     workloads: int
     queues: Sequence[str]
@@ -51,7 +52,7 @@ async def give_back(
         lambda: True,
     )
     await _let_go(apis, releaser)
-    queues = [name for api in apis.values() for name in await _unasked(api)]
+    queues = [f"{name} of {at}" for at, api in apis.items() for name in await _unasked(api)]
     for _ in range(_ROUNDS):
         await _let_go(apis, releaser)
     return WorkloadsReleased(releaser.let_go, queues)

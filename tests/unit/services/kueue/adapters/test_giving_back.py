@@ -76,7 +76,7 @@ async def test_what_waits_starts_and_no_queue_asks_any_more(tmp_path: Path) -> N
     done = await give_back(
         {"alpha": api}, there(tmp_path, "alpha"), play.terms, lambda: play.region.now_us
     )
-    assert (done.workloads, done.queues) == (1, ["batch"])
+    assert (done.workloads, done.queues) == (1, ["batch of alpha"])
     assert api.queues["batch"]["spec"] == {"admissionChecksStrategy": {"admissionChecks": [OTHER]}}
     play.kueue()
     assert play.home.condition(second, "Admitted")
@@ -107,5 +107,5 @@ async def test_a_queue_without_other_checks_has_none(tmp_path: Path) -> None:
     done = await give_back(
         {"alpha": api}, there(tmp_path, "alpha"), play.terms, lambda: play.region.now_us
     )
-    assert done.queues == ["batch"]
+    assert done.queues == ["batch of alpha"]
     assert api.queues["batch"]["spec"] == {"admissionChecksStrategy": None}
