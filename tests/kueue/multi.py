@@ -190,7 +190,8 @@ class MultiKueue:
         if told.kills:
             found.append(await self.killed())
         if told.earlier:
-            found.append(await upgrade(self.player, self.servers, self.own, told.earlier))
+            words = (self.player, self.servers, self.own, told.earlier)
+            found.append(await upgrade(*words, are_copies=True))
         if told.ways_out:
             plain = _DISPATCHERS["plain"]
             found.append(await release(self.player, self.servers, self.own, plain))

@@ -81,9 +81,18 @@ def charged(deployment: Deployment, kubelets: Watched, found: Round) -> int:
         is_its = found.queue in ("coplace", "silence", "upgrade") or (
             found.queue == "release" and any(told)
         )
-        if [each for each in told if each] != ([real] if is_its and real else []):
+        paid, late_s = [each for each in told if each], _late_s(kubelets, found, name)
+        least = [real] if is_its and real else []
+        if len(paid) != len(least) or not 0 <= sum(paid) - sum(least) <= late_s:
             wrong += 1
             kind = found.submitted[name][0].kind
             print(f"{name}, a {kind}: ran {real} s, charged {told}; ready {ready}, ended {ended}")
     print(f"{found.queue}: charges other than what ran: {wrong} of {len(found.wait_s)}")
     return wrong
+
+
+def _late_s(kubelets: Watched, found: Round, name: str) -> float:
+    """Return for how long after its end nobody was there who could see it, s."""
+    since_s, until_s = found.away
+    ended_s = max(kubelets.ended_s.get(name, {}).values(), default=0.0)
+    return until_s - ended_s if since_s <= ended_s <= until_s else 0.0

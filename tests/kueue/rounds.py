@@ -68,7 +68,8 @@ def name_in(text: str) -> str:
 
 @dataclass
 class Round:
-    """What came of one round. Waits last until all pods of a Workload are ready, s."""
+    """What came of one round. Waits last until all pods of a Workload are ready, s. While `away`
+    nobody saw ends, s since 1970: of a copy nothing is left then but Kueue's word."""
 
     queue: str
     began_s: float = 0.0
@@ -80,6 +81,7 @@ class Round:
     calls: dict[str, float] = field(default_factory=dict)
     versions: float = 0.0
     problems: list[str] = field(default_factory=list)
+    away: tuple[float, float] = (0.0, 0.0)
 
 
 class Watched(Protocol):

@@ -20,6 +20,8 @@ from tests.kueue.rounds import Player, Round
 _JOBS: Final = 6
 _RUN_S: Final = 5.0
 _WITHIN_S: Final = 180.0
+# A manager may hear so late that a copy has ended; until then its end is in one process alone.
+_HEARD_S: Final = 10.0
 SILENT_S: Final = 30
 
 
@@ -55,9 +57,15 @@ async def silence(player: Player, servers: LocalServers, own: Sequence[Program])
 
 
 async def upgrade(
-    player: Player, servers: LocalServers, own: Sequence[Program], commit: str
+    player: Player,
+    servers: LocalServers,
+    own: Sequence[Program],
+    commit: str,
+    *,
+    are_copies: bool = False,
 ) -> Round:
-    """The adapter of an earlier commit gives way to this one while Workloads wait and run."""
+    """The adapter of an earlier commit gives way to this one while Workloads wait and run, or
+    copies of them, which MultiKueue removes as they end."""
     adapter = next(each for each in own if each.name == "kueue")
     folder = Path(adapter.env["COPLACE_KUEUE_CLUSTERS_FILE"]).parent / "earlier"
     await asyncio.to_thread(_checked_out, commit, folder)
@@ -70,9 +78,11 @@ async def upgrade(
     found = Round("upgrade")
     coming = asyncio.create_task(player.submit(found, "upgrade0", 4 * _JOBS, 2.0, _RUN_S, 4))
     await asyncio.sleep(_JOBS)
-    before = len(player.kubelets.ready.keys() & found.submitted.keys())
+    before, away_s = len(player.kubelets.ready.keys() & found.submitted.keys()), time.time()
     await asyncio.to_thread(servers.remove, [earlier])
     await asyncio.to_thread(servers.start, [adapter])
+    if are_copies:
+        found.away = away_s - _HEARD_S, time.time()
     print(f"upgrade: after {before} of {4 * _JOBS} Workloads had begun", flush=True)
     await coming
     await player.ended(found, _WITHIN_S)
