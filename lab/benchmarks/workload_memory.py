@@ -21,7 +21,7 @@ import services.kueue.app as _all_imports  # noqa: F401 what the process loads c
 from services.kueue.adapters.reconciler import ClustersKnown, WorkloadReconciler
 from services.kueue.model.facts import KueueTerms, submission_of
 from services.kueue.model.records import WorkloadRecord, recording
-from services.kueue.processor.reconcile import WaitLimit
+from services.kueue.processor.seen import WaitLimit
 from shared.kubernetes.explained_wait import ExplainedWait
 from shared.kubernetes.node_reporter import NodeReporter
 from shared.kubernetes.nodes import NodeTraits, trimmed_node

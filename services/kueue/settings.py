@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field, FilePath
 from pydantic_settings import SettingsConfigDict
 
 from services.kueue.model.facts import KueueTerms
-from services.kueue.processor.reconcile import WaitLimit
+from services.kueue.processor.seen import WaitLimit
 from shared.kubernetes.clusters import ClusterEntry
 from shared.kubernetes.leadership import LeaderSettings
 from shared.kubernetes.leases import LeaseName

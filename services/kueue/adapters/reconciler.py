@@ -21,6 +21,7 @@ from services.kueue.model.bodies import (
 from services.kueue.model.facts import KueueTerms, id_of
 from services.kueue.model.records import WorkloadRecord, name_of, recording
 from services.kueue.model.states import WorkloadState, workload_state
+from services.kueue.processor.answers import stray
 from services.kueue.processor.decisions import obeying
 from services.kueue.processor.effects import (
     AnswerCheck,
@@ -33,17 +34,15 @@ from services.kueue.processor.effects import (
     WorkloadEffect,
     WriteEffect,
 )
+from services.kueue.processor.let_go import answers_of_copy
 from services.kueue.processor.mirror import WorkloadMirror
-from services.kueue.processor.reconcile import (
-    WORDS_EVERY_S,
+from services.kueue.processor.reconcile import WORDS_EVERY_S, reconcile
+from services.kueue.processor.seen import (
     Moment,
     SeenWorkload,
     Surroundings,
     WaitLimit,
-    answers_of_copy,
     overdue,
-    reconcile,
-    stray,
 )
 from shared.domain.times import in_utc
 from shared.kubernetes.api import ApiConflictError, ApiError, ApiMissingError, ApiUnavailableError

@@ -7,7 +7,8 @@ from coplace.v1.ingest_service_pb2 import Envelope
 from services.kueue.adapters.reconciler import ClustersKnown, WorkloadApi, WorkloadReconciler
 from services.kueue.model.facts import KueueTerms
 from services.kueue.processor.effects import DropRecord, KeepRecord, WorkloadEffect
-from services.kueue.processor.reconcile import WaitLimit, answers_of_copy
+from services.kueue.processor.let_go import answers_of_copy
+from services.kueue.processor.seen import WaitLimit
 from services.kueue.processor.silence import let_go
 from shared.kubernetes.explained_wait import ExplainedWait
 from shared.kueue.workloads import KueueWorkload, WorkloadUid

@@ -18,7 +18,7 @@ from coplace_client.errors import RejectedError
 from coplace_client.facts import action_refused, cancelled, decline_event
 from services.kueue.model.records import WorkloadRecord
 from services.kueue.processor.effects import KeepRecord, NotifyOwner, WorkloadEffect
-from services.kueue.processor.reconcile import Moment, SeenWorkload, new_record
+from services.kueue.processor.seen import Moment, SeenWorkload, new_record
 from shared.kubernetes.claims import AfterStop, GrantClaim, StopRequest
 from shared.kubernetes.effects import PublishFact
 from shared.kubernetes.texts import shown

@@ -18,13 +18,7 @@ from services.kueue.model.run_id import RunId, run_of
 from shared.kubernetes.objects import is_older, mapping_of, texts_of
 from shared.kubernetes.pods import RunPod, read_pod, removed_pod
 from shared.kueue.names import MULTIKUEUE_CHECK, PLACEMENT_CHECK
-from shared.kueue.workloads import (
-    CheckNames,
-    KueueWorkload,
-    WorkloadKey,
-    WorkloadUid,
-    unseen,
-)
+from shared.kueue.workloads import CheckNames, KueueWorkload, WorkloadKey, WorkloadUid, unseen
 
 _Objects = Mapping[str, Mapping[str, Any]]
 _PodName = tuple[str, str]

@@ -8,13 +8,9 @@ from collections.abc import Sequence
 from coplace_client.errors import RejectedError
 from services.kueue.model.records import WorkloadRecord
 from services.kueue.processor.effects import KeepRecord, WorkloadEffect
-from services.kueue.processor.reconcile import (
-    Moment,
-    SeenWorkload,
-    answers_of_grant,
-    answers_of_let_go,
-    new_record,
-)
+from services.kueue.processor.granted import answers_of_grant
+from services.kueue.processor.let_go import answers_of_let_go
+from services.kueue.processor.seen import Moment, SeenWorkload, new_record
 
 
 def let_go(

@@ -14,7 +14,7 @@ from services.kueue.adapters.reconciler import ClustersKnown, WorkloadReconciler
 from services.kueue.adapters.silence import WorkloadReleaser
 from services.kueue.model.facts import KueueTerms
 from services.kueue.model.records import LET_GO_LEAST, parse_record
-from services.kueue.processor.reconcile import WaitLimit
+from services.kueue.processor.seen import WaitLimit
 from shared.clients.asked import is_asked
 from shared.kubernetes.api import ApiUnavailableError
 from shared.kubernetes.explained_wait import ExplainedWait

@@ -18,7 +18,7 @@ from coplace.v1.placement_pb2 import (
 from services.kueue.model.records import WorkloadRecord
 from services.kueue.processor.decisions import obeying
 from services.kueue.processor.effects import KeepRecord
-from services.kueue.processor.reconcile import Moment, SeenWorkload, Surroundings
+from services.kueue.processor.seen import Moment, SeenWorkload, Surroundings
 from shared.kubernetes.claims import AfterStop, GrantClaim
 from shared.kubernetes.effects import PublishFact
 from shared.kueue.workloads import CheckNames, KueueWorkload

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from services.kueue.processor.answers import stray
 from services.kueue.processor.effects import (
     AnswerCheck,
     Deactivate,
@@ -12,14 +13,9 @@ from services.kueue.processor.effects import (
     NoteRecalled,
     NotifyOwner,
 )
-from services.kueue.processor.reconcile import (
-    LAST_PODS_US,
-    Moment,
-    SeenWorkload,
-    Surroundings,
-    reconcile,
-    stray,
-)
+from services.kueue.processor.ends import LAST_PODS_US
+from services.kueue.processor.reconcile import reconcile
+from services.kueue.processor.seen import Moment, SeenWorkload, Surroundings
 from shared.kubernetes.claims import AfterStop, StopRequest
 from shared.kubernetes.effects import LookAgain, PublishFact
 from shared.kubernetes.explained_wait import ExplainedWait
