@@ -3,14 +3,17 @@
 import subprocess
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
 from deploy.local.credentials import Credentials
 from deploy.local.errors import LocalServersError
+from deploy.local.kafka.archive import archive_of, make, taking
 from deploy.local.kafka.artifacts import kafka_jars
+from deploy.local.ports import free_ports
 from deploy.local.prerequisites import require_java
 from deploy.local.program import Program
 
@@ -44,13 +47,35 @@ def kafka_program(
     Raises PrerequisiteError without Java or Maven, LocalServersError if the storage is refused.
     """
     require_java()
-    java = [
-        "java",
-        *_SHORT_LIVED,
-        f"-Dlog4j2.configurationFile={_LOG_CONFIG}",
-        "-cp",
-        f"{kafka_jars()}/*",
-    ]
+    jars = kafka_jars()
+    archive = archive_of(jars)
+    if not archive.exists():
+        _make_archive(archive, jars)
+    argv = _stored(_java(jars, taking(archive)), data_dir, ports, payload_bytes, credentials)
+    return Program(name="kafka", argv=argv, ready_url=_ready_url(ports, credentials))
+
+
+def _java(jars: Path, options: Sequence[str] = ()) -> list[str]:
+    log = f"-Dlog4j2.configurationFile={_LOG_CONFIG}"
+    return ["java", *_SHORT_LIVED, *options, log, "-cp", f"{jars}/*"]
+
+
+def _make_archive(archive: Path, jars: Path) -> None:
+    """Run a broker of no data, once on a machine."""
+    ports = KafkaPorts(*free_ports(len(KafkaPorts._fields)))
+    with TemporaryDirectory() as scratch:
+        broker = _stored(_java(jars), Path(scratch), ports, 1)
+        make(archive, broker, _ready_url(ports, None))
+
+
+def _stored(
+    java: list[str],
+    data_dir: Path,
+    ports: KafkaPorts,
+    payload_bytes: int,
+    credentials: Credentials | None = None,
+) -> list[str]:
+    """Return the command of a broker whose settings are written and whose storage is formatted."""
     config = data_dir / "server.properties"
     data_dir.mkdir(parents=True, exist_ok=True)
     properties = {
@@ -60,11 +85,7 @@ def kafka_program(
     config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
     if not (data_dir / "log" / "meta.properties").exists():
         _format(java, config)
-    return Program(
-        name="kafka",
-        argv=[*java, "-Xmx512m", "-XX:+ExitOnOutOfMemoryError", "kafka.Kafka", str(config)],
-        ready_url=_ready_url(ports, credentials),
-    )
+    return [*java, "-Xmx512m", "-XX:+ExitOnOutOfMemoryError", "kafka.Kafka", str(config)]
 
 
 def _ready_url(ports: KafkaPorts, credentials: Credentials | None) -> str:
