@@ -66,6 +66,13 @@ def test_a_start_is_claimed_for_its_reservation() -> None:
     assert obeying(decided(), seen(), found, MOMENT) == ()
 
 
+def test_a_start_of_an_attempt_that_ran_without_a_grant_is_declined() -> None:
+    """It was decided before placement heard of that run."""
+    waits_again = recorded(claim=GrantClaim(attempt=2))
+    assert "ran without a grant" in declined(obeying(decided(), seen(), waits_again, MOMENT))
+    assert kept(obeying(decided(attempt=2, grant=4), seen(), waits_again, MOMENT)).claim.is_live
+
+
 def test_a_start_lifts_the_hold_that_it_crossed() -> None:
     held = recorded().held("r", NOW_US)
     found = kept(obeying(decided(), seen(), held, MOMENT))
