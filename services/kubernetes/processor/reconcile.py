@@ -145,7 +145,10 @@ def _waiting(
         since_us = _since_us(job, record) if job.run_end and not job.is_deleted else 0
         return [told, *_close(record, terms, end, now_us, since_us)]
     if (began := _began_by_hand(job, record, now_us)) or not (job.is_taken and job.is_suspended):
-        return [_taking(job, record), *began, *_assumed(job, terms)]
+        is_ready = job.is_suspended and not (job.started_at_us or record.by_hand)
+        # Placement decides while it is taken.
+        first = [told] if is_ready else []
+        return [*first, _taking(job, record), *began, *_assumed(job, terms)]
     if job.started_at_us:
         return _unstarted(job)
     if job.is_managed and (body := mirrored(job, None)):
@@ -303,12 +306,7 @@ class _Running:
         claim = self.record.claim
         informs = {CLAIM: f"grant {claim.grant} started", STOP: None}
         body, words = bodies.starting(job, self.record), f"started grant {claim.grant}"
-        started = PatchJob(job, body, words, self.record, informs, self._decline)
-        began = claim.began(job.uid, self.now_us)
-        return [
-            started,
-            PatchRecord(self.record, records.answering(self.record, began), "has begun"),
-        ]
+        return [PatchJob(job, body, words, self.record, informs, self._decline)]
 
     def _copy(self, job: KubernetesJob) -> JobEffect:
         record = self.record
