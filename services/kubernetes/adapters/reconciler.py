@@ -99,8 +99,7 @@ class JobReconciler:
 
     def changed(self, cluster: str, found: Mapping[str, Any]) -> None:
         """Note that a Job is new, or has changed."""
-        if job := self._identified(cluster, found):
-            self.mirror.put(job)
+        if (job := self._identified(cluster, found)) and self.mirror.put(job):
             self.touch(job.id)
 
     def deleted(self, cluster: str, found: Mapping[str, Any]) -> None:
@@ -131,8 +130,9 @@ class JobReconciler:
 
     def changed_record(self, cluster: str, found: Mapping[str, Any]) -> None:
         """Note that a record is new, or has changed."""
-        if record := self._parsed(cluster, found):
-            self.mirror.put_record(record)
+        if self.mirror.knows_record(cluster, found):
+            return
+        if (record := self._parsed(cluster, found)) and self.mirror.put_record(record):
             self.touch(record.id)
 
     def deleted_record(self, cluster: str, found: Mapping[str, Any]) -> None:

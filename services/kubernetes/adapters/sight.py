@@ -148,7 +148,8 @@ class JobSight:
         """Note a Job as it was seen, while the lists have it: of another one nobody says when it
         goes."""
         if self.is_listed(job):
-            self.mirror.put(job)
+            if self.mirror.put(job):
+                self._work.touch(job.id)
         else:
             self.mirror.remove(job.id)
 
@@ -166,7 +167,8 @@ class JobSight:
         """Ask for a record, or write it; return it as it is then."""
         job = self.mirror.job(uid)
         record = KubernetesRecord.parse(uid.cluster, await asked)
-        self.mirror.put_record(record)
+        if self.mirror.put_record(record):
+            self._work.touch(uid)
         if job is not None:
             self._agreed[uid] = record.version, job.resource_version
         return record
@@ -234,7 +236,7 @@ class JobSight:
         """Note what a Job is after it was written."""
         found = identified(job.cluster, fields)
         self.note(found)
-        if found.resource_version != job.resource_version:
+        if not self.is_listed(found):
             self._work.touch(job.id)
 
     def forget(self, uid: JobUid) -> None:

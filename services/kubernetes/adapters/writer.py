@@ -155,7 +155,6 @@ class JobWriter:
             return False
         log.info(effect.words, job=effect.record.job_id)
         self._say(effect.record, came_true(effect.record, after))
-        self._work.touch(uid)
         return True
 
     async def _delete_record(self, record: KubernetesRecord) -> None:

@@ -77,15 +77,19 @@ class JobMirror:
         uid = self._of_runs.get(key)
         return self._records.get(uid) if uid else None
 
-    def put(self, job: KubernetesJob) -> None:
-        """Note a Job that was seen; what was seen of it later stays."""
+    def put(self, job: KubernetesJob) -> bool:
+        """Note a Job that was seen; what was seen of it later stays. Return whether it is another
+        now: what this process wrote is known before the watch has it."""
         before = self._jobs.get(job.id)
-        if before is not None and is_older(job.resource_version, before.resource_version):
-            return
+        if before is not None and (
+            before == job or is_older(job.resource_version, before.resource_version)
+        ):
+            return False
         self._jobs[job.id] = job
         self._of_keys[job.key] = job.id
         self._of_ids[self._id_of(job)] = job.id
         self._changed(job.id)
+        return True
 
     def remove(self, uid: JobUid) -> None:
         """Forget a Job that was deleted."""
@@ -99,12 +103,20 @@ class JobMirror:
         self._forget_id(self._id_of(job), uid)
         self._changed(uid)
 
-    def put_record(self, record: KubernetesRecord) -> None:
-        """Note a record that was seen; what was seen of it later stays."""
+    def knows_record(self, cluster: str, fields: Mapping[str, Any]) -> bool:
+        """Return whether a record was seen as it is: what this process wrote is known before the
+        watch has it."""
+        metadata = mapping_of(mapping_of(fields).get("metadata"))
+        before = self._records.get(JobUid(cluster, str(metadata.get("name"))))
+        return before is not None and before.version == metadata.get("resourceVersion")
+
+    def put_record(self, record: KubernetesRecord) -> bool:
+        """Note a record that was seen; what was seen of it later stays. Return whether it is
+        another now."""
         before = self._records.get(record.id)
         if before is not None:
-            if is_older(record.version, before.version):
-                return
+            if before.version == record.version or is_older(record.version, before.version):
+                return False
             self._of_runs.pop(before.run_key, None)
         self._records[record.id] = record
         self._of_ids[record.job_id] = record.id
@@ -118,6 +130,7 @@ class JobMirror:
         else:
             self._waiting[record.id] = record.job_id
         self._changed(record.id)
+        return True
 
     def remove_record(self, uid: JobUid) -> None:
         """Forget a record that was deleted."""

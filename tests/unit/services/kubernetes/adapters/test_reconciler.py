@@ -14,9 +14,11 @@ from coplace.v1.placement_pb2 import (
 from coplace.v1.pricing_pb2 import ChargeMade
 
 from coplace_client.ingest import FactRefusedError
+from services.kubernetes.adapters import reconciler
 from services.kubernetes.adapters.reconciler import JobReconciler
 from services.kubernetes.model.jobs import JobKey
 from services.kubernetes.model.names import OUTCOME, PROBLEM
+from services.kubernetes.processor.seen import SeenJob
 from shared.kubernetes.names import JOB_ID
 from tests.support.kubernetes_api import EPOCH, MemoryApiServer, Object, suspended_job
 from tests.unit.services.kubernetes.objects import JOB_ID as LU
@@ -152,6 +154,27 @@ async def test_nothing_is_read_of_a_job_that_this_process_takes_and_lets_run() -
     requests = [name for name in asked.names if name != "tell"]
     taken, run, ended = (["patch"], ["patch_record", "patch", "patch_record"], ["patch_record"])
     assert requests == ["create_record", *taken, *run, *ended, "patch"]
+
+
+async def test_what_this_process_wrote_is_not_looked_at_again_when_the_watch_has_it(
+    region: Region, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = list[Any]()
+
+    def look(seen: SeenJob, *_more: Any) -> tuple[()]:
+        looks.append(seen)
+        return ()
+
+    monkeypatch.setattr(reconciler, "reconcile", look)
+    [record] = region.alpha.records.values()
+    region.manager.changed("alpha", region.alpha.objects[region.key])
+    region.manager.changed_record("alpha", record)
+    await region.manager.work_off()
+    assert not looks
+    region.alpha.edit(region.key, {"metadata": {"annotations": {"of": "a user's"}}})
+    region.manager.changed("alpha", region.alpha.objects[region.key])
+    await region.manager.work_off()
+    assert len(looks) == 1
 
 
 async def test_a_job_runs_elsewhere_as_a_copy_that_is_let_go_after_it(region: Region) -> None:
