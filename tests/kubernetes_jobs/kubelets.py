@@ -125,8 +125,8 @@ async def persistent(client: Any, method: str, path: str, body: Any) -> None:
 
 
 def _is_hook(pod: Mapping[str, Any]) -> bool:
-    command: list[str] = pod["spec"]["containers"][0].get("command") or []
-    return command[:1] == ["coplace"]
+    labels = pod["metadata"].get("labels") or {}
+    return bool(labels.get("app.kubernetes.io/component") == "kubernetes-release")
 
 
 def _is_missing(pod: Mapping[str, Any]) -> bool:

@@ -7,7 +7,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.kubernetes import packed
-from shared.kubernetes.packed import PackedStore
+from shared.kubernetes.api import Trim
+from shared.kubernetes.names import GRANT
+from shared.kubernetes.nodes import trimmed_node
+from shared.kubernetes.other_pods import trimmed_other_pod
+from shared.kubernetes.packed import PackedStore, pack, unpack
+from shared.kubernetes.pods import trimmed_pod
+from tests.support.kubernetes_api import EPOCH
+from tests.unit.shared.kubernetes.objects import node
+
+_CONTAINER = {"name": "main", "resources": {"requests": {"cpu": "1500m", "memory": "1Gi"}}}
+_READY = {"type": "Ready", "status": "True", "lastTransitionTime": EPOCH}
+_POD: Any = {
+    "metadata": {"name": "a", "namespace": "physics", "uid": "1", "labels": {GRANT: "1"}},
+    "spec": {"nodeName": "n1", "containers": [_CONTAINER]},
+    "status": {"phase": "Running", "conditions": [_READY]},
+}
+
+
+@pytest.mark.parametrize(
+    ("trim", "found"), [(trimmed_other_pod, _POD), (trimmed_pod, _POD), (trimmed_node, node("n1"))]
+)
+def test_what_is_kept_of_an_object_is_the_same_once_it_was_packed(trim: Trim, found: Any) -> None:
+    kept = trim(found)
+    assert kept
+    assert unpack(pack(kept)) == kept
+
 
 _FIELDS = st.dictionaries(st.text(max_size=3), st.integers(-9, 9) | st.lists(st.none()), min_size=1)
 
