@@ -121,6 +121,7 @@ async def _run(
         tasks.create_task(WaitNotes(jobs, PlacementExplainer(placement)).run())
         for _ in range(own.workers):
             tasks.create_task(jobs.work())
+        tasks.create_task(jobs.tell_users())
         manager = ResourceManager(own.name, own.site, frozenset(apis))
         deployment = Deployment.from_settings(process.settings)
         decisions = DecisionFollower(deployment, manager, _DECISIONS_AT_ONCE)

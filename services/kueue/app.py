@@ -90,6 +90,7 @@ class _Adapter:
                 tasks.create_task(_activating(workloads, name))
             for _ in range(own.workers):
                 tasks.create_task(workloads.work())
+            tasks.create_task(workloads.tell_users())
             manager = ResourceManager(own.name, own.site, frozenset(self.apis))
             deployment = Deployment.from_settings(process.settings)
             decisions = DecisionFollower(deployment, manager, _DECISIONS_AT_ONCE)

@@ -2,16 +2,16 @@
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final, overload
+from typing import Any, Final
 from urllib.parse import quote
 
 import aiohttp
-import msgspec
 import orjson
 
 from coplace_client.errors import UnusableError
 from shared.kubernetes.access import AccessError
 from shared.kubernetes.connection import ApiConnection
+from shared.kubernetes.packed import PackedObjects, pack
 
 PODS: Final = "/api/v1/pods"
 NODES: Final = "/api/v1/nodes"
@@ -65,27 +65,6 @@ def _error(status: int, said: str) -> ApiError:
     return _ERRORS.get(status, kind)(said)
 
 
-class _PackedObjects(Sequence[Mapping[str, Any]]):
-    """All objects of a list, each unpacked when it is read: together they take a memory that is
-    needed once, and kept from then on."""
-
-    def __init__(self, packed: list[bytes]) -> None:
-        self._packed = packed
-
-    def __len__(self) -> int:
-        return len(self._packed)
-
-    @overload
-    def __getitem__(self, at: int) -> Mapping[str, Any]: ...
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[Mapping[str, Any]]: ...
-    def __getitem__(self, at: int | slice) -> Mapping[str, Any] | Sequence[Mapping[str, Any]]:
-        if isinstance(at, slice):
-            return _PackedObjects(self._packed[at])
-        found: Mapping[str, Any] = msgspec.msgpack.decode(self._packed[at])
-        return found
-
-
 class ApiServer:
     """Of one cluster. Every method raises ApiError of the kind that fits; `refused` gets the
     cluster where that is ApiRefusedError."""
@@ -135,9 +114,9 @@ class ApiServer:
         items = list[bytes]()
         while True:
             page = await self._json("GET", path, query=query)
-            items += (msgspec.msgpack.encode(trim(each)) for each in page["items"])
+            items += (pack(trim(each)) for each in page["items"])
             if not (more := page["metadata"].get("continue")):
-                return _PackedObjects(items), str(page["metadata"]["resourceVersion"])
+                return PackedObjects(items), str(page["metadata"]["resourceVersion"])
             query["continue"] = more
 
     async def watch(

@@ -3,6 +3,8 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, Self
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import orjson
@@ -22,9 +24,9 @@ class ApiConnection:
         self._access = access
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=_AT_ONCE, ssl=access.tls),
-            trust_env=True,
             read_bufsize=_LONGEST_LINE,
         )
+        self._proxy = access.proxy or _proxy_of(access.server)
 
     async def __aenter__(self) -> Self:
         return self
@@ -60,8 +62,15 @@ class ApiConnection:
             data=None if body is None else orjson.dumps(body),
             timeout=timeout,
             server_hostname=access.server_name,
-            proxy=access.proxy,
+            proxy=self._proxy,
         ) as answer:
             if answer.status == _UNAUTHORISED:
                 access.credentials.refused()
             yield answer
+
+
+def _proxy_of(server: str) -> str | None:
+    """Return the proxy that the environment names for a server. aiohttp would look there, and for
+    a `.netrc`, at each request, each in a thread of its own."""
+    url = urlsplit(server)
+    return None if proxy_bypass(url.hostname or "") else getproxies().get(url.scheme)

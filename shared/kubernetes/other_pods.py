@@ -25,7 +25,7 @@ _STEPS: Final[Mapping[str, Fraction]] = {
 
 
 def trimmed_other_pod(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what is read of a pod: who it is, where, and what it asks for of its node."""
+    """Return what is read of a pod: who it is, where, and what it asks for of its node, as text."""
     metadata, spec = mapping_of(pod.get("metadata")), mapping_of(pod.get("spec"))
     is_over = mapping_of(pod.get("status")).get("phase") in _ENDED
     node = "" if is_over else str(spec.get("nodeName") or "")
@@ -36,7 +36,8 @@ def trimmed_other_pod(pod: Mapping[str, Any]) -> Mapping[str, Any]:
     }
     found: dict[str, Any] = {"metadata": {**kept, "labels": labels}, "node": node, "amounts": {}}
     if node:
-        found["amounts"] = {**_asked(spec), PODS: Fraction(1)}
+        amounts = {**_asked(spec), PODS: Fraction(1)}
+        found["amounts"] = {name: str(amount) for name, amount in amounts.items()}
     return found
 
 
@@ -81,9 +82,10 @@ class OtherPods:
     def _note(self, pod: Mapping[str, Any]) -> bool:
         """Whether a pod has other amounts than it had."""
         uid, before = _uid(pod), self._pods.get(_uid(pod))
-        node, amounts = str(pod.get("node") or ""), mapping_of(pod.get("amounts"))
-        if not (node and amounts):
+        node, told = str(pod.get("node") or ""), mapping_of(pod.get("amounts"))
+        if not (node and told):
             return self._pods.pop(uid, None) is not None
+        amounts = {name: Fraction(amount) for name, amount in told.items()}
         self._pods[uid] = (node, amounts)
         return before != self._pods[uid]
 

@@ -430,3 +430,30 @@ def test_the_adapter_asks_for_nothing_that_the_chart_gives_it_no_right_to(
 
 def _is_its(request: Any) -> bool:
     return bool(request["user"]["username"] == ADAPTER)
+
+
+def test_when_the_release_is_uninstalled_each_of_100_jobs_in_flight_runs_once(
+    installed: InstalledAdapter,
+) -> None:
+    """Half of them wait for a node that is taken: Kubernetes starts these by its own rules. The
+    last test: nothing of the release is left behind it."""
+    own = installed.kubelets["alpha"]
+    there = _of_pod(nodeSelector={_HOST: "alpha-0000"})
+    names = [f"out-{number}" for number in range(100)]
+    bodies = [
+        user_job(name, "1", 8, **(there if number % 2 else {})) for number, name in enumerate(names)
+    ]
+
+    async def submit() -> None:
+        await installed.submit(*bodies)
+        while own.at_once["out"] < _CORES:  # noqa: ASYNC110 another thread's
+            await asyncio.sleep(0.2)
+
+    asyncio.run(submit())
+    installed.uninstall()
+    asyncio.run(installed.complete(*names, within_s=300))
+    assert {len(own.ready[name]) for name in names} == {1}
+    assert "Kubernetes'" in installed.hooks[0]
+    jobs = asyncio.run(call(installed.clusters["alpha"], "GET", JOBS))["items"]
+    kept = [each["metadata"]["name"] for each in jobs if each["metadata"].get("finalizers")]
+    assert not set(kept) & set(names)

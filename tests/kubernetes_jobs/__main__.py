@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from random import Random
@@ -28,8 +28,9 @@ from aiohttp import ClientError
 
 from lab.benchmarks.kubernetes.cluster import CallError, call
 from services.kubernetes.model.names import QUEUE_NAME
-from tests.kubernetes_jobs.installed import ADAPTER, JOBS, InstalledAdapter, is_complete, user_job
+from tests.kubernetes_jobs.installed import JOBS, InstalledAdapter, is_complete, user_job
 from tests.kubernetes_jobs.kubelets import FOR_EVER, persistent
+from tests.kubernetes_jobs.timeline import requests_of, table
 
 _AT_REST_S: Final = 120.0
 _FREE: Final = {
@@ -41,6 +42,8 @@ _FREE: Final = {
 def waits(arguments: argparse.Namespace, installed: InstalledAdapter) -> int:
     """Print how long Jobs waited for their first pod, by turns without the label and with it."""
     found: dict[str, list[float]] = {"plain": [], "queue": []}
+    submitted: list[Mapping[str, float]] = []
+    calls = _calls(installed)
     for turn, kind in enumerate(("plain", "queue", "queue", "plain")):
         patch = _FREE if kind == "plain" else {}
         names = [f"{kind}{turn}-{number:03}" for number in range(arguments.jobs)]
@@ -52,9 +55,15 @@ def waits(arguments: argparse.Namespace, installed: InstalledAdapter) -> int:
         begun_s = installed.kubelets["alpha"].begun_s
         waited = sorted(begun_s[name] - asked_s[name] for name in names)
         found[kind] += waited
+        submitted.append(asked_s)
         cpu_ms = (_cpu_s(installed) - before_s) / arguments.jobs * 1e3
         words = f"adapter {cpu_ms:.0f} ms of CPU a Job; load {os.getloadavg()[0]:.1f}"
         print(f"turn {turn}, {kind}: {_quantiles(waited)}; {words}", flush=True)
+    more, all_jobs = _calls(installed) - calls, 2 * arguments.jobs
+    words = ", ".join(f"{kind} {count / all_jobs:.1f}" for kind, count in more.most_common())
+    print(f"the adapter asks for, a Job: {words}")
+    for asked_s in submitted[1:3]:
+        print(f"with the label, after their creation:\n{table(installed, asked_s)}")
     both = {kind: _quantile(sorted(times), 0.99) for kind, times in found.items()}
     for kind, times in found.items():
         print(f"{kind}: {_quantiles(sorted(times))}")
@@ -191,12 +200,7 @@ def _memory(installed: InstalledAdapter, name: str) -> str:
 
 def _calls(installed: InstalledAdapter) -> Counter[str]:
     """Count what the adapter asked for, by verb and resource."""
-    found: Counter[str] = Counter()
-    for each in installed.clusters["alpha"].requests():
-        if each["user"]["username"] == ADAPTER:
-            about = each.get("objectRef") or {"resource": each["requestURI"].split("?")[0]}
-            found[f"{each['verb']} {about['resource']}"] += 1
-    return found
+    return Counter(each.kind for each in requests_of(installed))
 
 
 _PLAYS: Final = {"waits": waits, "kills": kills, "memory": memory}

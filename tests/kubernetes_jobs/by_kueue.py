@@ -13,7 +13,6 @@ import asyncio
 import os
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -36,6 +35,7 @@ from tests.kubernetes_jobs.kubelets import ObservingKubelets
 from tests.kueue.cluster import API, KueueCluster
 from tests.kueue.fleet import kubeconfig
 from tests.kueue.kinds import definitions
+from tests.kueue.plays import play_parser, run_play
 from tests.kueue.region import programs, region
 
 _FILES: Final = ROOT / "helm/coplace/files"
@@ -244,29 +244,15 @@ async def _reached(home: KueueCluster) -> None:
     raise TimeoutError("MultiKueue does not reach the worker")
 
 
-async def _played(arguments: argparse.Namespace, folder: Path) -> int:
-    async with AsyncExitStack() as stack:
-        return await play(arguments, folder, stack)
-
-
 def main() -> int:
     """Run the command."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--programs", type=Path, required=True, help="of Kubernetes")
-    parser.add_argument("--kueue", type=Path, required=True, help="its program and sources")
+    parser = play_parser(__doc__)
     parser.add_argument("--jobs", type=int, default=100)
     parser.add_argument("--nodes", type=int, default=60)
     parser.add_argument("--run-s", type=float, default=3.0)
     parser.add_argument("--no-turns", dest="turns", action="store_false")
-    parser.add_argument("--kills", type=int, default=0)
     parser.add_argument("--every-s", type=float, default=4.0, help="between kills, in the mean")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--within-s", type=float, default=600.0)
-    parser.add_argument("--keep", type=Path, help="a folder for logs")
-    arguments = parser.parse_args()
-    os.environ["PATH"] = f"{arguments.programs}{os.pathsep}{os.environ['PATH']}"
-    with tempfile.TemporaryDirectory(prefix="by-kueue-") as made:
-        return asyncio.run(_played(arguments, arguments.keep or Path(made)))
+    return run_play(play, parser.parse_args())
 
 
 if __name__ == "__main__":

@@ -83,6 +83,8 @@ class InstalledAdapter:
     """More values of the chart's `kubernetes`."""
     clusters: dict[str, RealCluster] = field(default_factory=dict)
     kubelets: dict[str, ObservingKubelets] = field(default_factory=dict)
+    hooks: list[str] = field(default_factory=list)
+    """What those of the release said."""
     _stack: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> Self:
@@ -121,15 +123,19 @@ class InstalledAdapter:
             else:
                 await cluster.prepare(self.nodes[name], self.cores)
         self._install()
-        account = f"/api/v1/namespaces/{RELEASE}/serviceaccounts/region-kubernetes/token"
-        asked = {"spec": {"expirationSeconds": 86400}}
-        token = (await call(self.clusters["alpha"], "POST", account, asked))["status"]["token"]
-        named = self.clusters["alpha"].kubeconfig("pod").read_text()
-        self._as_pod.write_text(named.replace("token: pod", f"token: {token}"))
+        await self._let_act_as("region-kubernetes", self._as_pod)
 
     @property
     def _as_pod(self) -> Path:
         return self.folder / "as-pod"
+
+    async def _let_act_as(self, account: str, file: Path) -> None:
+        """Write a kubeconfig with a token of an account of the release."""
+        path = f"/api/v1/namespaces/{RELEASE}/serviceaccounts/{account}/token"
+        asked = {"spec": {"expirationSeconds": 86400}}
+        token = (await call(self.clusters["alpha"], "POST", path, asked))["status"]["token"]
+        named = self.clusters["alpha"].kubeconfig("pod").read_text()
+        file.write_text(named.replace("token: pod", f"token: {token}"))
 
     def _install(self) -> None:
         """Install the chart."""
@@ -162,6 +168,44 @@ class InstalledAdapter:
         """Go back to the revision before, and let the pods be replaced."""
         self._helm("rollback", "region")
         self._replace()
+
+    def uninstall(self) -> None:
+        """Uninstall the release, with its hooks; the pods go when helm deletes them."""
+        pods = self._adapters()
+        admin = self.clusters["alpha"].kubeconfig("admin")
+        words = ["uninstall", "region", "--namespace", RELEASE, "--kubeconfig", str(admin)]
+        with subprocess.Popen([program(), *words], stderr=subprocess.PIPE, text=True) as helm:
+            while self._has_pods() and helm.poll() is None:
+                time.sleep(0.1)
+            self.servers.remove(pods)
+            _, said = helm.communicate(timeout=300)
+        assert helm.returncode == 0, said
+
+    def _has_pods(self) -> bool:
+        path = f"/apis/apps/v1/namespaces/{RELEASE}/statefulsets"
+        found = asyncio.run(call(self.clusters["alpha"], "GET", path))["items"]
+        return any(each["metadata"]["name"] == "region-kubernetes" for each in found)
+
+    async def _run_hook(self, pod: Mapping[str, Any]) -> None:
+        """Run what the pod of a hook says, with the rights of its account."""
+        spec, file, kubeconfig = pod["spec"], self.folder / "hook.yaml", self.folder / "as-hook"
+        await self._let_act_as(spec["serviceAccountName"], kubeconfig)
+        [container] = spec["containers"]
+        path = f"/api/v1/namespaces/{RELEASE}/configmaps/{spec['serviceAccountName']}"
+        told = (await call(self.clusters["alpha"], "GET", path))["data"]["clusters.yaml"]
+        file.write_text(told.replace(str(self._as_pod), str(kubeconfig)))
+        variables = {each["name"]: each.get("value", "") for each in container["env"]}
+        here = {"COPLACE_KUBERNETES_CLUSTERS_FILE": str(file)}
+        command = [str(Path(sys.executable).with_name("coplace")), *container["command"][1:]]
+        running = await asyncio.create_subprocess_exec(
+            *command,
+            env={**os.environ, **variables, **_SHARED, **here},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        said, _ = await running.communicate()
+        self.hooks.append(said.decode())
+        assert running.returncode == 0, said
 
     def _replace(self) -> None:
         """Replace the pods one after the other, the last one first, as a StatefulSet does."""
@@ -227,7 +271,9 @@ class InstalledAdapter:
 
     def _watch_pods(self) -> None:
         """Let nodes run pods, in a thread of their own."""
-        self.kubelets = {name: ObservingKubelets(own) for name, own in self.clusters.items()}
+        self.kubelets = {
+            name: ObservingKubelets(own, self._run_hook) for name, own in self.clusters.items()
+        }
         loop = asyncio.new_event_loop()
 
         async def run() -> None:

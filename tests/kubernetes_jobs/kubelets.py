@@ -1,9 +1,10 @@
-"""Simulated nodes that obey what pods say of their run, and keep what they saw."""
+"""Simulated nodes that obey what pods say of their run, and keep what they saw. What a hook of the
+chart runs is run for real."""
 
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
 import aiohttp
@@ -20,14 +21,21 @@ _OTHERS: Final = ""
 _MISSING: Final = "missing"
 _WORKERS: Final = 16
 _AGAIN_S: Final = 0.2
+RunHook = Callable[[Mapping[str, Any]], Awaitable[None]]
+"""Runs what a pod of a hook says, and returns once that has succeeded."""
+
+
+async def _no_hook(pod: Mapping[str, Any]) -> None:
+    raise AssertionError(f"a hook that nobody runs: {pod['metadata']['name']}")
 
 
 class ObservingKubelets(Kubelets):
     """A pod that has its node is ready at once, unless one of its volumes is missing, and succeeds
     after the seconds that it says."""
 
-    def __init__(self, cluster: RealCluster) -> None:
+    def __init__(self, cluster: RealCluster, run_hook: RunHook = _no_hook) -> None:
         super().__init__(cluster, _WORKERS)
+        self._run_hook = run_hook
         self._pods: dict[str, Mapping[str, Any]] = {}
         self._ready: dict[str, str] = {}
         self.ready: dict[str, dict[str, str]] = defaultdict(dict)
@@ -82,7 +90,10 @@ class ObservingKubelets(Kubelets):
             self._count(job, 1)
             await persistent(client, "PATCH", f"{path}/status", {"status": running(at)})
             self._loop = asyncio.get_running_loop()
-            if (runs_s := told.get(RUNS_S, _DEFAULT_S)) != FOR_EVER:
+            if _is_hook(pod):
+                await self._run_hook(pod)
+                self.once(name, "end")
+            elif (runs_s := told.get(RUNS_S, _DEFAULT_S)) != FOR_EVER:
                 self._loop.call_later(float(runs_s), self.once, name, "end")
             return
         self.ended[job][name] = at
@@ -111,6 +122,11 @@ async def persistent(client: Any, method: str, path: str, body: Any) -> None:
             await asyncio.sleep(_AGAIN_S)
         else:
             return
+
+
+def _is_hook(pod: Mapping[str, Any]) -> bool:
+    labels = pod["metadata"].get("labels") or {}
+    return bool(labels.get("app.kubernetes.io/component") == "kubernetes-release")
 
 
 def _is_missing(pod: Mapping[str, Any]) -> bool:

@@ -10,10 +10,8 @@ that each ran once, and whether charges equal what the nodes saw; 1 where someth
 
 import argparse
 import asyncio
-import os
 import sys
-import tempfile
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -25,6 +23,7 @@ from tests.kueue.control import control
 from tests.kueue.kinds import definitions
 from tests.kueue.kubelets import KueueKubelets
 from tests.kueue.operators import Operators
+from tests.kueue.plays import play_parser, run_play
 from tests.kueue.region import charged, programs, region
 from tests.kueue.report import print_all, print_round
 from tests.kueue.rounds import Admissions, Player, Round
@@ -40,7 +39,7 @@ _TRAITS: Final = {
 }
 
 
-async def play(arguments: argparse.Namespace, folder: Path, stack: ExitStack) -> int:
+async def play(arguments: argparse.Namespace, folder: Path, stack: AsyncExitStack) -> int:
     """Play rounds by turns."""
     cluster = stack.enter_context(
         KueueCluster("alpha", folder / "alpha", arguments.programs, True, kueue=arguments.kueue)
@@ -133,15 +132,11 @@ async def kill(player: Player, servers: LocalServers, arguments: argparse.Namesp
 
 def main() -> int:
     """Run the command."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--programs", type=Path, required=True, help="of Kubernetes")
-    parser.add_argument("--kueue", type=Path, required=True, help="its program and sources")
+    parser = play_parser(__doc__)
     parser.add_argument("--jobs", type=int, default=100, help="in each queue")
     parser.add_argument("--rate", type=float, default=5.0, help="Jobs a second")
     parser.add_argument("--nodes", type=int, default=8)
     parser.add_argument("--run-s", type=float, default=5.0, help="of a Job, in the mean")
-    parser.add_argument("--within-s", type=float, default=600.0)
-    parser.add_argument("--kills", type=int, default=0, help="in each round of Coplace")
     parser.add_argument(
         "--ways-out", action="store_true", help="then be silent, and be uninstalled"
     )
@@ -149,15 +144,7 @@ def main() -> int:
     parser.add_argument(
         "--turns", nargs="+", choices=_QUEUES, default=_QUEUES, help="then the other way round"
     )
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--keep", type=Path, help="a folder for logs")
-    arguments = parser.parse_args()
-    os.environ["PATH"] = f"{arguments.programs}{os.pathsep}{os.environ['PATH']}"
-    with ExitStack() as stack:
-        folder = arguments.keep
-        if folder is None:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kueue-")))
-        return asyncio.run(play(arguments, folder, stack))
+    return run_play(play, parser.parse_args())
 
 
 if __name__ == "__main__":

@@ -15,11 +15,10 @@ import asyncio
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -50,6 +49,7 @@ from tests.kueue.fleet import (
 )
 from tests.kueue.kinds import definitions
 from tests.kueue.operators import Operators
+from tests.kueue.plays import play_parser, run_play
 from tests.kueue.region import charged, programs, region
 from tests.kueue.relay import Relay
 from tests.kueue.report import interval, print_all, print_round
@@ -349,37 +349,20 @@ def _print_differences(rounds: Sequence[Round], fleet: Fleet) -> None:
         )
 
 
-async def _played(arguments: argparse.Namespace, folder: Path) -> int:
-    async with AsyncExitStack() as stack:
-        return await play(arguments, folder, stack)
-
-
 def main() -> int:
     """Run the command."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--programs", type=Path, required=True, help="of Kubernetes")
-    parser.add_argument("--kueue", type=Path, required=True, help="its program and sources")
+    parser = play_parser(__doc__)
     parser.add_argument("--jobs", type=int, default=60, help="in each round")
     parser.add_argument("--rate", type=float, default=1.0, help="Workloads a second")
     parser.add_argument("--nodes", type=int, default=8, help="of each worker")
     parser.add_argument("--run-s", type=float, default=6.0, help="of a Workload, in the mean")
-    parser.add_argument("--within-s", type=float, default=600.0)
     parser.add_argument("--no-turns", dest="turns", action="store_false", help="by turns")
     parser.add_argument("--cap", type=float, default=0.0, help="of what idle nodes draw; 0: none")
     parser.add_argument("--cut-s", type=float, default=0.0, help="for how long a worker is cut off")
     parser.add_argument("--cut-plain", action="store_true", help="under Kueue's dispatcher too")
-    parser.add_argument("--kills", type=int, default=0)
     parser.add_argument("--earlier", default="", help="a commit to be upgraded from in flight")
     parser.add_argument("--ways-out", action="store_true", help="then be uninstalled")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--keep", type=Path, help="a folder for logs")
-    arguments = parser.parse_args()
-    os.environ["PATH"] = f"{arguments.programs}{os.pathsep}{os.environ['PATH']}"
-    with ExitStack() as stack:
-        folder = arguments.keep
-        if folder is None:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kueue-")))
-        return asyncio.run(_played(arguments, folder))
+    return run_play(play, parser.parse_args())
 
 
 if __name__ == "__main__":

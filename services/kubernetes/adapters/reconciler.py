@@ -43,6 +43,7 @@ from shared.kubernetes.api import (
 from shared.kubernetes.charged import charged_words
 from shared.kubernetes.decisions import DecisionsInOrder
 from shared.kubernetes.effects import LookAgain, PublishFact
+from shared.kubernetes.events import UserEvents
 from shared.kubernetes.explained_wait import ExplainedWait
 from shared.kubernetes.facts import FactTaker
 from shared.kubernetes.work_list import WorkList
@@ -86,7 +87,8 @@ class JobReconciler:
         self._work = WorkList(self._look_locked)
         self._sight = JobSight(apis, terms, now_us, self._work)
         self.mirror = self._sight.mirror
-        self._writer = JobWriter(self._sight, self._work, facts, now_us, offer)
+        self._events = UserEvents(apis)
+        self._writer = JobWriter(self._sight, self._work, facts, self._events, now_us, offer)
         self._decisions = DecisionsInOrder(self._of_id, self._obeyed, self._set_aside, _RETRY_S)
 
     def replace(self, cluster: str, found: Sequence[Mapping[str, Any]]) -> None:
@@ -97,8 +99,7 @@ class JobReconciler:
 
     def changed(self, cluster: str, found: Mapping[str, Any]) -> None:
         """Note that a Job is new, or has changed."""
-        if job := self._identified(cluster, found):
-            self.mirror.put(job)
+        if (job := self._identified(cluster, found)) and self.mirror.put(job):
             self.touch(job.id)
 
     def deleted(self, cluster: str, found: Mapping[str, Any]) -> None:
@@ -129,8 +130,9 @@ class JobReconciler:
 
     def changed_record(self, cluster: str, found: Mapping[str, Any]) -> None:
         """Note that a record is new, or has changed."""
-        if record := self._parsed(cluster, found):
-            self.mirror.put_record(record)
+        if self.mirror.knows_record(cluster, found):
+            return
+        if (record := self._parsed(cluster, found)) and self.mirror.put_record(record):
             self.touch(record.id)
 
     def deleted_record(self, cluster: str, found: Mapping[str, Any]) -> None:
@@ -177,8 +179,8 @@ class JobReconciler:
         if uid is None or record is None:
             return
         words = charged_words(charge)
+        self._writer.notify(JobNotice(record.job_key, uid.uid, CHARGED, words))
         try:
-            await self._writer.notify(JobNotice(record.job_key, uid.uid, CHARGED, words))
             async with self._lock(uid):
                 await self._keep_charge(uid, words, charge.price_su)
         except ApiError as error:
@@ -203,7 +205,7 @@ class JobReconciler:
 
     async def _keep_charge(self, uid: JobUid, words: str, price_su: str) -> None:
         for _ in range(_LOOKS_AT_ONCE):
-            record = await self._sight.fetched_record(uid)
+            record = self.mirror.record(uid)
             if record is None or record.charged == words:
                 return
             body = records.charging(record, words, price_su)
@@ -226,9 +228,14 @@ class JobReconciler:
         """Do what is to be done about touched Jobs, until cancelled. Several may work at once."""
         await self._work.work()
 
+    async def tell_users(self) -> None:
+        """Create the events that users read, until cancelled."""
+        await self._events.run()
+
     async def work_off(self) -> None:
         """Do what has to be done about Jobs, until nothing is left."""
         await self._work.work_off()
+        await self._events.work_off()
 
     async def _look_locked(self, uid: JobUid) -> None:
         async with self._lock(uid):
@@ -247,10 +254,10 @@ class JobReconciler:
             seen, record = await self._sight.seen(uid)
             if record is None and seen.job is not None:
                 await self._look_guarded(uid)  # it may have come before this process did
-                seen, record = await self._sight.seen(uid)
+                seen, record = await self._sight.seen(uid, surely=True)
             wanted = obeying(decision, seen.job, record, site, self._now_us())
             done = await self._writer.carry_out(wanted)
-        self.touch(uid)
+        self._work.touch(uid, is_urgent=True)
         return done
 
     async def _look(self, uid: JobUid) -> None:

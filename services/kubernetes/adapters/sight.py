@@ -1,7 +1,7 @@
 """What was seen of Jobs and of their records, and what is asked for since it was not."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol
 
 from coplace_client.errors import UnusableError
@@ -64,6 +64,9 @@ class JobSight:
         self.told: defaultdict[JobUid, set[str]] = defaultdict(set)
         self.refused: dict[JobUid, str] = {}
         self.aside: dict[JobUid, str] = {}
+        # The versions of records that were asked for or written since their Jobs were seen, and of
+        # these.
+        self._agreed: dict[JobUid, tuple[str, str]] = {}
 
     def note_refused(self, uid: JobUid, why: str) -> None:
         """Note why Coplace does not take a Job; empty: it does."""
@@ -145,20 +148,40 @@ class JobSight:
         """Note a Job as it was seen, while the lists have it: of another one nobody says when it
         goes."""
         if self.is_listed(job):
-            self.mirror.put(job)
+            if self.mirror.put(job):
+                self._work.touch(job.id)
         else:
             self.mirror.remove(job.id)
 
     async def fetched_record(self, uid: JobUid) -> KubernetesRecord | None:
         """Return the record of a Job as it is now."""
         try:
-            found = await self.api(uid.cluster).get_record(uid.uid)
+            return await self.answered_record(uid, self.api(uid.cluster).get_record(uid.uid))
         except ApiMissingError:
             self.mirror.remove_record(uid)
             return None
-        record = KubernetesRecord.parse(uid.cluster, found)
-        self.mirror.put_record(record)
+
+    async def answered_record(
+        self, uid: JobUid, asked: Awaitable[Mapping[str, Any]]
+    ) -> KubernetesRecord:
+        """Ask for a record, or write it; return it as it is then."""
+        job = self.mirror.job(uid)
+        record = KubernetesRecord.parse(uid.cluster, await asked)
+        if self.mirror.put_record(record):
+            self._work.touch(uid)
+        if job is not None:
+            self._agreed[uid] = record.version, job.resource_version
         return record
+
+    async def is_newest(self, record: KubernetesRecord, job: KubernetesJob | None = None) -> bool:
+        """Whether a record was as it was seen after its Job was, which is to be changed. So a
+        process that was stalled starts and ends nothing on an old word: whoever changed the record
+        meanwhile has changed the Job behind it, or is refused to."""
+        agreed = self._agreed.pop(record.id, None)
+        if job and job.id == record.id and agreed == (record.version, job.resource_version):
+            return True
+        newest = await self.fetched_record(record.id)
+        return newest is not None and newest.version == record.version
 
     async def see_workload(self, before: KueueWorkload) -> None:
         """Look at a Workload anew."""
@@ -175,11 +198,14 @@ class JobSight:
             raise UnknownClusterError(f"cluster {cluster} is not one of this process")
         return self._apis[cluster]
 
-    async def seen(self, uid: JobUid) -> tuple[SeenJob, KubernetesRecord | None]:
+    async def seen(
+        self, uid: JobUid, *, surely: bool = False
+    ) -> tuple[SeenJob, KubernetesRecord | None]:
         """Return a Job with what runs for it, and its record; what was not seen is asked for, so
-        that nothing is taken to be missing."""
+        that nothing is taken to be missing. A record that a Job may have which nobody has taken is
+        asked for where it has to be known `surely`: whoever creates one finds it."""
         job, record = self.mirror.job(uid), self.mirror.record(uid)
-        if record is None:
+        if record is None and (surely or job is None or self._may_have_record(job)):
             record = await self.fetched_record(uid)
         if record is not None and not self.is_listed(job):
             job = await self._unlisted(record.job_key, record, uid.uid)
@@ -189,6 +215,9 @@ class JobSight:
         key, grant = record.run_key, record.claim.grant
         seen = self.mirror.disruption(key, grant), self.mirror.pods(key, grant)
         return SeenJob(job, run, *seen, self.mirror.workload(run)), record
+
+    def _may_have_record(self, job: KubernetesJob) -> bool:
+        return job.is_taken and self.mirror.of_run(job.key) is None
 
     def is_copy(self, job: KubernetesJob) -> bool:
         """Return whether a Job runs for another one, as a record says, or as it says itself."""
@@ -207,7 +236,7 @@ class JobSight:
         """Note what a Job is after it was written."""
         found = identified(job.cluster, fields)
         self.note(found)
-        if found.resource_version != job.resource_version:
+        if not self.is_listed(found):
             self._work.touch(job.id)
 
     def forget(self, uid: JobUid) -> None:
@@ -226,3 +255,4 @@ class JobSight:
             self.told.pop(uid, None)
             self.refused.pop(uid, None)
             self.aside.pop(uid, None)
+            self._agreed.pop(uid, None)

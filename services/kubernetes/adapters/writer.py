@@ -35,8 +35,9 @@ from services.kubernetes.processor.effects import (
     RefuseJob,
 )
 from shared.domain.times import in_utc
-from shared.kubernetes.api import ApiConflictError, ApiError, ApiMissingError, ApiRefusedError
+from shared.kubernetes.api import ApiConflictError, ApiMissingError, ApiRefusedError
 from shared.kubernetes.effects import LookAgain, PublishFact
+from shared.kubernetes.events import UserEvents
 from shared.kubernetes.events import user_event as event_about
 from shared.kubernetes.facts import FactTaker
 from shared.kubernetes.texts import shown
@@ -68,10 +69,11 @@ class JobWriter:
         sight: JobSight,
         work: WorkList[JobUid],
         facts: FactTaker,
+        events: UserEvents,
         now_us: Callable[[], int],
         offer: Callable[[JobSubmitted], Awaitable[None]] | None,
     ) -> None:
-        self._sight, self._work, self._facts = sight, work, facts
+        self._sight, self._work, self._facts, self._events = sight, work, facts, events
         self._now_us, self._offer = now_us, offer
 
     async def carry_out(self, effects: Sequence[JobEffect]) -> bool:
@@ -86,7 +88,7 @@ class JobWriter:
             case PublishFact(event):
                 await self._tell(event)
             case NotifyUser(job):
-                await self._tell_user(job, effect)
+                self._tell_user(job, effect)
             case PatchStatus(job, body):
                 return await self._patch_status(job, body)
             case LookAgain():
@@ -131,14 +133,13 @@ class JobWriter:
             self._sight.told[uid].add(event.id)
 
     async def _create_record(self, effect: CreateRecord) -> bool:
+        asked = self._sight.api(effect.id.cluster).create_record(effect.body)
         try:
-            fields = await self._sight.api(effect.id.cluster).create_record(effect.body)
+            record = await self._sight.answered_record(effect.id, asked)
         except ApiConflictError:
             await self._sight.fetched_record(effect.id)
             return False
-        record = KubernetesRecord.parse(effect.id.cluster, fields)
-        self._sight.mirror.put_record(record)
-        await self._say(record, [queued(record)])
+        self._say(record, [queued(record)])
         return False  # its Job is looked at with it
 
     async def _patch_record(self, effect: PatchRecord) -> bool:
@@ -146,16 +147,14 @@ class JobWriter:
         status = effect.body["status"]
         conditions = conditions_after(effect.record, status, self._now_us())
         body = {**effect.body, "status": {**status, "conditions": conditions}}
+        asked = self._sight.api(uid.cluster).patch_record(uid.uid, body)
         try:
-            fields = await self._sight.api(uid.cluster).patch_record(uid.uid, body)
+            after = await self._sight.answered_record(uid, asked)
         except (ApiConflictError, ApiMissingError):
             await self._sight.fetched_record(uid)
             return False
         log.info(effect.words, job=effect.record.job_id)
-        after = KubernetesRecord.parse(uid.cluster, fields)
-        self._sight.mirror.put_record(after)
-        await self._say(effect.record, came_true(effect.record, after))
-        self._work.touch(uid)
+        self._say(effect.record, came_true(effect.record, after))
         return True
 
     async def _delete_record(self, record: KubernetesRecord) -> None:
@@ -167,7 +166,7 @@ class JobWriter:
 
     async def _patch(self, effect: PatchJob) -> bool:
         job = effect.job
-        if effect.record is not None and not await self._is_newest(effect.record):
+        if effect.record is not None and not await self._sight.is_newest(effect.record, job):
             return False
         try:
             fields = await self._informed(effect)
@@ -195,12 +194,6 @@ class JobWriter:
         self._sight.saw(job, fields)
         return False  # it is looked at as it is then
 
-    async def _is_newest(self, record: KubernetesRecord) -> bool:
-        """Whether a record is as it was seen. Asked after the Job was seen and before that is
-        changed: so a process that was stalled starts and ends nothing on an old word."""
-        newest = await self._sight.fetched_record(record.id)
-        return newest is not None and newest.version == record.version
-
     async def _informed(self, effect: PatchJob) -> Mapping[str, Any]:
         """Change a Job; without words for its user where these do not fit."""
         api, key = self._sight.api(effect.job.cluster), effect.job.key
@@ -218,12 +211,12 @@ class JobWriter:
             informs, words = {PROBLEM: shown(why)}, f"not understood: {shown(why)}"
             if not await self._patch(PatchJob(job, update(job), words, informs=informs)):
                 return False
-            await self._tell_user(job, NotifyUser(job, "NotUnderstood", why, is_warning=True))
+            self._tell_user(job, NotifyUser(job, "NotUnderstood", why, is_warning=True))
         self._sight.note_refused(job.id, why)
         return True
 
     async def _create(self, effect: CreateCopy) -> bool:
-        if not await self._is_newest(effect.record):
+        if not await self._sight.is_newest(effect.record):
             return False
         api = self._sight.api(effect.key.cluster)
         try:
@@ -261,22 +254,18 @@ class JobWriter:
         self._sight.mirror.see_workload(workload_of(workload.server, fields))
         return False  # its Job is looked at with it
 
-    async def _tell_user(self, job: KubernetesJob, effect: NotifyUser) -> None:
+    def _tell_user(self, job: KubernetesJob, effect: NotifyUser) -> None:
         words = (effect.reason, effect.message, effect.is_warning)
-        await self.notify(JobNotice(job.key, job.uid, *words))
+        self.notify(JobNotice(job.key, job.uid, *words))
 
-    async def _say(self, record: KubernetesRecord, found: Iterable[RecordCondition]) -> None:
+    def _say(self, record: KubernetesRecord, found: Iterable[RecordCondition]) -> None:
         for each in found:
             words = (each.kind, each.message)
-            await self.notify(JobNotice(record.job_key, record.id.uid, *words))
+            self.notify(JobNotice(record.job_key, record.id.uid, *words))
 
-    async def notify(self, notice: JobNotice) -> None:
-        """Have the user of a Job read something. A failure is logged, and the work goes on."""
-        try:
-            body = user_event(notice, in_utc(time.time()))
-            await self._sight.api(notice.key.cluster).tell(notice.key.namespace, body)
-        except ApiError as error:
-            log.info("event not taken", job="/".join(notice.key), problem=str(error))
+    def notify(self, notice: JobNotice) -> None:
+        """Have the user of a Job read something, some time soon."""
+        self._events.add(notice.key.cluster, user_event(notice, in_utc(time.time())))
 
 
 def user_event(notice: JobNotice, at: str) -> Body:

@@ -50,7 +50,8 @@ def came_true(record: KubernetesRecord, after: KubernetesRecord) -> Iterator[Rec
 
 def first_conditions(job: KubernetesJob, submitted: JobSubmitted) -> list[Mapping[str, Any]]:
     """Return the conditions of a record that is created."""
-    record = KubernetesRecord(job.id, "", "", job.key, submitted, GrantClaim())
+    asked = submitted.job_id, submitted.SerializeToString()
+    record = KubernetesRecord(job.id, "", "", job.key, *asked, GrantClaim())
     return [_fields(record, each, job.created_at_us) for each in _conditions(record)]
 
 
@@ -88,8 +89,7 @@ def _condition(kind: str, holds: bool, reason: str, message: str) -> RecordCondi
 def _fields(record: KubernetesRecord, each: RecordCondition, now_us: int) -> Mapping[str, Any]:
     status = "True" if each.holds else "False"
     before = record.conditions.get(each.kind)
-    is_same = before is not None and before.get("status") == status
-    at = before.get("lastTransitionTime") if is_same and before else None
+    at = before.since if before is not None and before.status == status else ""
     return {
         "type": each.kind,
         "status": status,

@@ -294,7 +294,8 @@ def run_by_hand(
     of_job = record.job_id.rpartition("/")[0]
     asked.job_id = f"{of_job}{_BY_HAND}/{since_us // _SECOND_US}"
     asked.submitted_at_us = since_us
-    run = replace(record, submitted=asked, claim=GrantClaim())
+    packed = asked.SerializeToString()
+    run = replace(record, job_id=asked.job_id, asked=packed, claim=GrantClaim())
     end = cancelled_end(ended_us)
     return [finish(run, terms, end, now_us, since_us), submission(run, terms)]
 

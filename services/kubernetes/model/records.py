@@ -6,7 +6,8 @@ named by the uid of what it is about and outlives that until its end was publish
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Self
+from sys import intern
+from typing import Any, Final, NamedTuple, Self
 
 from coplace.v1.jobs_pb2 import JobSubmitted
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
@@ -30,9 +31,17 @@ _MINUTE_US: Final = 60_000_000
 _MOST_NAME: Final = 63
 
 
+class ConditionSeen(NamedTuple):
+    """What of a condition its next change asks for: whether it holds, and since when that is so."""
+
+    status: str
+    since: str
+
+
 @dataclass(frozen=True, slots=True)
 class KubernetesRecord:
-    """The record of one job. `record_uid` is the record's own id, which no user knows. A Job that
+    """The record of one job. What was `submitted` is kept as bytes: of thousands, messages fill a
+    memory. `record_uid` is the record's own id, which no user knows. A Job that
     `is_managed` has no pods of its own, and runs as a copy also at home. One that was
     released, at `released_at_us`, is Kubernetes' to start. `before` is what a start writes over."""
 
@@ -40,7 +49,8 @@ class KubernetesRecord:
     record_uid: str
     version: str
     job_key: JobKey
-    submitted: JobSubmitted
+    job_id: str
+    asked: bytes
     claim: GrantClaim
     stop: StopRequest | None = None
     outcome: str = ""
@@ -50,7 +60,7 @@ class KubernetesRecord:
     why: str = ""
     expected_at: str = ""
     charged: str = ""
-    conditions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    conditions: Mapping[str, ConditionSeen] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, cluster: str, fields: Mapping[str, Any]) -> Self:
@@ -74,7 +84,8 @@ class KubernetesRecord:
             record_uid=own[1],
             version=own[2],
             job_key=JobKey(cluster, *names),
-            submitted=submitted,
+            job_id=submitted.job_id,
+            asked=submitted.SerializeToString(),
             claim=GrantClaim(),
             is_managed=of.get("managedBy") == MANAGED_BY,
             before=mapping_of(spec["before"]) if "before" in spec else None,
@@ -89,9 +100,9 @@ class KubernetesRecord:
         return replace(self, **{_READ[name][0]: value for name, value in told.items()})
 
     @property
-    def job_id(self) -> str:
-        """Return the id that Coplace knows the job by."""
-        return self.submitted.job_id
+    def submitted(self) -> JobSubmitted:
+        """Return what was submitted."""
+        return JobSubmitted.FromString(self.asked)
 
     @property
     def by_hand(self) -> StopRequest | None:
@@ -116,8 +127,13 @@ class KubernetesRecord:
         return JobKey(self.claim.cluster, self.job_key.namespace, name)
 
 
-def _conditions_of(told: Any) -> Mapping[str, Mapping[str, Any]]:
-    return {str(each.get("type")): each for each in mappings_of(told)}
+def _conditions_of(told: Any) -> Mapping[str, ConditionSeen]:
+    return {intern(str(each.get("type"))): _condition_of(each) for each in mappings_of(told)}
+
+
+def _condition_of(told: Mapping[str, Any]) -> ConditionSeen:
+    words = (told.get("status"), told.get("lastTransitionTime"))
+    return ConditionSeen(*(intern(str(each or "")) for each in words))
 
 
 # The fields of a status: as what a record has each, and how it is read.

@@ -8,6 +8,7 @@ from services.kubernetes.model.records import KubernetesRecord
 from services.kubernetes.processor.seen import PodDisruption
 from shared.kubernetes.names import GRANT
 from shared.kubernetes.objects import condition_of, is_number, is_older, mapping_of
+from shared.kubernetes.packed import PackedStore
 from shared.kubernetes.pods import RunPod, read_pod, removed_pod
 from shared.kubernetes.texts import shown
 from shared.kueue.workloads import KueueWorkload
@@ -29,7 +30,7 @@ class JobMirror:
         called for a Job which is another, or whose record is."""
         self._id_of, self._changed = id_of, changed
         self._waiting: dict[JobUid, str] = {}
-        self._jobs: dict[JobUid, KubernetesJob] = {}
+        self._jobs: PackedStore[JobUid] = PackedStore()
         self._records: dict[JobUid, KubernetesRecord] = {}
         self._of_keys: dict[JobKey, JobUid] = {}
         self._of_ids: dict[str, JobUid] = {}
@@ -45,16 +46,17 @@ class JobMirror:
 
     def jobs(self) -> list[KubernetesJob]:
         """Return the Jobs of all clusters as they were seen last."""
-        return list(self._jobs.values())
+        return [job for uid in self._jobs if (job := self.job(uid))]
 
     def job(self, uid: JobUid) -> KubernetesJob | None:
         """Return a Job as it was seen last."""
-        return self._jobs.get(uid)
+        fields = self._jobs.get(uid)
+        return KubernetesJob(uid.cluster, fields) if fields else None
 
     def at(self, key: JobKey) -> KubernetesJob | None:
         """Return the newest Job of a name, as it was seen last."""
         uid = self._of_keys.get(key)
-        return self._jobs.get(uid) if uid else None
+        return self.job(uid) if uid else None
 
     def record(self, uid: JobUid) -> KubernetesRecord | None:
         """Return the record of a Job, as it was seen last."""
@@ -77,21 +79,26 @@ class JobMirror:
         uid = self._of_runs.get(key)
         return self._records.get(uid) if uid else None
 
-    def put(self, job: KubernetesJob) -> None:
-        """Note a Job that was seen; what was seen of it later stays."""
-        before = self._jobs.get(job.id)
-        if before is not None and is_older(job.resource_version, before.resource_version):
-            return
-        self._jobs[job.id] = job
+    def put(self, job: KubernetesJob) -> bool:
+        """Note a Job that was seen; what was seen of it later stays. Return whether it is another
+        now: what this process wrote is known before the watch has it."""
+        before = self.job(job.id)
+        if before is not None and (
+            before == job or is_older(job.resource_version, before.resource_version)
+        ):
+            return False
+        self._jobs.put(job.id, job.fields)
         self._of_keys[job.key] = job.id
         self._of_ids[self._id_of(job)] = job.id
         self._changed(job.id)
+        return True
 
     def remove(self, uid: JobUid) -> None:
         """Forget a Job that was deleted."""
-        job = self._jobs.pop(uid, None)
-        if job is None:
+        fields = self._jobs.pop(uid)
+        if fields is None:
             return
+        job = KubernetesJob(uid.cluster, fields)
         if self._of_keys.get(job.key) == uid:
             del self._of_keys[job.key]
             self._disruptions.pop(job.key, None)
@@ -99,12 +106,20 @@ class JobMirror:
         self._forget_id(self._id_of(job), uid)
         self._changed(uid)
 
-    def put_record(self, record: KubernetesRecord) -> None:
-        """Note a record that was seen; what was seen of it later stays."""
+    def knows_record(self, cluster: str, fields: Mapping[str, Any]) -> bool:
+        """Return whether a record was seen as it is: what this process wrote is known before the
+        watch has it."""
+        metadata = mapping_of(mapping_of(fields).get("metadata"))
+        before = self._records.get(JobUid(cluster, str(metadata.get("name"))))
+        return before is not None and before.version == metadata.get("resourceVersion")
+
+    def put_record(self, record: KubernetesRecord) -> bool:
+        """Note a record that was seen; what was seen of it later stays. Return whether it is
+        another now."""
         before = self._records.get(record.id)
         if before is not None:
-            if is_older(record.version, before.version):
-                return
+            if before.version == record.version or is_older(record.version, before.version):
+                return False
             self._of_runs.pop(before.run_key, None)
         self._records[record.id] = record
         self._of_ids[record.job_id] = record.id
@@ -118,6 +133,7 @@ class JobMirror:
         else:
             self._waiting[record.id] = record.job_id
         self._changed(record.id)
+        return True
 
     def remove_record(self, uid: JobUid) -> None:
         """Forget a record that was deleted."""
@@ -130,7 +146,7 @@ class JobMirror:
             self._changed(uid)
 
     def _forget_id(self, job_id: str, uid: JobUid) -> None:
-        if uid not in self._jobs and uid not in self._records and self._of_ids.get(job_id) == uid:
+        if self.job(uid) is None and uid not in self._records and self._of_ids.get(job_id) == uid:
             del self._of_ids[job_id]
 
     def replace(self, cluster: str, jobs: Iterable[KubernetesJob]) -> list[JobUid]:

@@ -21,7 +21,6 @@ from services.kubernetes.model.facts import (
     requeue,
     require_job_controller,
     require_unchanged,
-    run_by_hand,
     start,
     submission,
     submission_of,
@@ -37,13 +36,19 @@ from services.kubernetes.model.names import (
     WALLTIME_S,
 )
 from services.kubernetes.model.records import KubernetesRecord, record_body
+from services.kubernetes.processor.by_hand import (
+    BY_HAND,
+    began_by_hand,
+    charge_by_hand,
+    end_by_hand,
+    unstarted,
+)
+from services.kubernetes.processor.by_kueue import admitting, evicting, waits_in_kueue
 from services.kubernetes.processor.effects import (
-    AdmitCopy,
     CreateCopy,
     CreateRecord,
     DeleteJob,
     DeleteRecord,
-    EvictCopy,
     JobEffect,
     NotifyUser,
     PatchJob,
@@ -60,8 +65,6 @@ from shared.kubernetes.facts import RunEnd
 from shared.kubernetes.names import JOB_ID
 from shared.kubernetes.pods import RunPod, all_ready_us, why_not_ready
 from shared.kubernetes.texts import shown
-from shared.kueue.names import GRANTED_CHECK
-from shared.kueue.workloads import CheckState, KueueWorkload
 
 _OUTCOMES = {
     JobOutcome.JOB_OUTCOME_COMPLETED: "completed",
@@ -72,7 +75,6 @@ _OUTCOMES = {
 _SECOND_US = 1_000_000
 # Pods of which nobody has heard yet, though their Job is over, are heard of within this time.
 _SETTLE_US = 5 * _SECOND_US
-_BY_HAND = "it was let run without its grant"
 
 
 def reconcile(
@@ -144,25 +146,23 @@ def _waiting(
         # Somebody may have started it by hand, and it was short.
         since_us = _since_us(job, record) if job.run_end and not job.is_deleted else 0
         return [told, *_close(record, terms, end, now_us, since_us)]
-    if (began := _began_by_hand(job, record, now_us)) or not (job.is_taken and job.is_suspended):
-        return [_taking(job, record), *began, *_assumed(job, terms)]
+    if (began := began_by_hand(job, record, now_us)) or not (job.is_taken and job.is_suspended):
+        is_ready = job.is_suspended and not (job.started_at_us or record.by_hand)
+        # Placement decides while it is taken.
+        first = [told] if is_ready else []
+        return [*first, _taking(job, record), *began, *_assumed(job, terms)]
     if job.started_at_us:
-        return _unstarted(job)
+        return unstarted(job)
     if job.is_managed and (body := mirrored(job, None)):
         return [told, PatchStatus(job, body)]
     if record.by_hand is not None:
-        return [told, *_charge_by_hand(record, terms, job.suspended_at_us, now_us)]
+        return [told, *charge_by_hand(record, terms, job.suspended_at_us, now_us)]
     try:
         require_unchanged(job, record.submitted)
     except RejectedError as error:
         user = NotifyUser(job, "Cancelled", str(error), is_warning=True)
         return [told, *_close(record, terms, cancelled_end(now_us), now_us), user]
     return [told]
-
-
-def _unstarted(job: KubernetesJob) -> Sequence[JobEffect]:
-    """Wait until the pods of before have ended, then have it count as never started."""
-    return [PatchStatus(job, bodies.unstarting(job))] if job.keeps_its_start else ()
 
 
 def _released(
@@ -174,7 +174,7 @@ def _released(
         return wanted
     told, end_us = PublishFact(submission(record, terms)), record.released_at_us
     if record.by_hand is not None:
-        return [told, *_charge_by_hand(record, terms, end_us, now_us)]
+        return [told, *charge_by_hand(record, terms, end_us, now_us)]
     ended = finish(record, terms, cancelled_end(end_us), now_us)
     patch = PatchRecord(record, records.closing(record, RELEASED), RELEASED)
     return [told, PublishFact(ended), patch]
@@ -206,30 +206,6 @@ def _assumed(job: KubernetesJob, terms: JobTerms) -> Sequence[JobEffect]:
     return [NotifyUser(job, "Planned", "; ".join(words))] if words else ()
 
 
-def _began_by_hand(
-    job: KubernetesJob, record: KubernetesRecord, now_us: int
-) -> Sequence[JobEffect]:
-    """Keep since when a Job runs that has no grant: its controller does not, once it is suspended.
-    Before it goes a patch of the Job, which holds only where that is as it was seen."""
-    if record.by_hand is not None or not job.started_at_us:
-        return ()
-    since_us = min(max(job.started_at_us, job.created_at_us), now_us)
-    kept = records.stopping(record, StopRequest(AfterStop.REQUEUE, _BY_HAND, since_us))
-    return [PatchRecord(record, kept, "keeps since when it runs")]
-
-
-def _charge_by_hand(
-    record: KubernetesRecord, terms: JobTerms, ended_us: int, now_us: int
-) -> Sequence[JobEffect]:
-    """Publish the run without a grant that is over."""
-    assert record.by_hand is not None
-    facts = run_by_hand(record, terms, record.by_hand.at_us, ended_us, now_us)
-    return [
-        *map(PublishFact, facts),
-        PatchRecord(record, records.stopped(record), "ran without its grant"),
-    ]
-
-
 @dataclass(frozen=True, slots=True)
 class _Running:
     """One look at a Job whose claim is live."""
@@ -251,8 +227,10 @@ class _Running:
     def _begin(self) -> Sequence[JobEffect]:
         """It is claimed, and is not known to have begun."""
         job, run, record = self.seen.job, self.seen.run, self.record
-        if run is not None and record.runs_as_copy and _is_kueues_turn(run, self.seen.workload):
-            return self._in_kueue(run)
+        if run is not None and record.runs_as_copy and waits_in_kueue(run, self.seen.workload):
+            if record.stop is not None:
+                return _release_copy(run, record)
+            return admitting(run, self.seen, record, self.terms, self.now_us, self._decline)
         if run is not None and (record.runs_as_copy or bodies.carries(run, record)):
             return [self._begun(run)]
         if record.stop is not None:
@@ -262,35 +240,8 @@ class _Running:
         if job is None or job.is_deleted:
             return self._decline("the Job was deleted")
         if not job.is_suspended:
-            return self._decline(_BY_HAND)
+            return self._decline(BY_HAND)
         return [self._copy(job)] if record.runs_as_copy else self._start(job)
-
-    def _in_kueue(self, run: KubernetesJob) -> Sequence[JobEffect]:
-        """Kueue has the copy, and has not let it run: until then it can be taken back."""
-        record, workload = self.record, self.seen.workload
-        if record.stop is not None:
-            return _release_copy(run, record)
-        limit_us = round(self.terms.ready_within_s * _SECOND_US)
-        left_us = record.claim.at_us + limit_us - self.now_us if limit_us else _SECOND_US
-        if why := self._why_not_in_kueue(run, left_us):
-            return self._decline(why)
-        later: list[JobEffect] = [LookAgain(left_us / _SECOND_US)] if limit_us else []
-        if workload is None or not _is_asked(workload):
-            return later
-        claim = record.claim
-        words = f"Coplace: grant {claim.grant} at {claim.freq_ghz:g} GHz, {record.job_id}"
-        return [AdmitCopy(workload, words), *later]
-
-    def _why_not_in_kueue(self, run: KubernetesJob, left_us: int) -> str:
-        job = self.seen.job
-        if self.record.released_at_us:
-            return "the Job was released to Kubernetes"
-        if job is None or job.is_deleted:
-            return "the Job was deleted"
-        if run.is_deleted:
-            return "its copy was deleted before Kueue let it run"
-        within = f"within {self.terms.ready_within_s:g} s"
-        return "" if left_us > 0 else f"Kueue did not let it run {within}"
 
     def _begun(self, run: KubernetesJob) -> PatchRecord:
         """Since when it runs, as far as is known: the controller's word, or this look."""
@@ -303,12 +254,7 @@ class _Running:
         claim = self.record.claim
         informs = {CLAIM: f"grant {claim.grant} started", STOP: None}
         body, words = bodies.starting(job, self.record), f"started grant {claim.grant}"
-        started = PatchJob(job, body, words, self.record, informs, self._decline)
-        began = claim.began(job.uid, self.now_us)
-        return [
-            started,
-            PatchRecord(self.record, records.answering(self.record, began), "has begun"),
-        ]
+        return [PatchJob(job, body, words, self.record, informs, self._decline)]
 
     def _copy(self, job: KubernetesJob) -> JobEffect:
         record = self.record
@@ -328,7 +274,7 @@ class _Running:
         job, record, claim = self.seen.job, self.record, self.record.claim
         told: list[JobEffect] = []
         if job is not None and not job.is_suspended and not record.released_at_us:
-            told += [PatchJob(job, bodies.suspending(job), f"suspended: {_BY_HAND}", record)]
+            told += [PatchJob(job, bodies.suspending(job), f"suspended: {BY_HAND}", record)]
         elif job is not None:
             informs = {CLAIM: f"grant {claim.grant} was given back"}
             words = "noted that it does not start"
@@ -433,14 +379,14 @@ class _Running:
         return told
 
     def _stop(self, run: KubernetesJob, stop: StopRequest) -> Sequence[JobEffect]:
-        record, workload = self.record, self.seen.workload
-        if workload is not None and workload.is_active and not workload.finished:
-            return [EvictCopy(workload)]
+        record = self.record
+        if evicted := evicting(self.seen.workload):
+            return evicted
         if not run.is_suspended:
             body, informs = bodies.suspending(run), {STOP: stop.reason}
             return [PatchJob(run, body, "suspended: it has to end", record, informs)]
         if not run.is_quiet:
-            return _unstarted(run)
+            return unstarted(run)
         waits = PatchRecord(record, records.claiming(record, record.claim.over()), "waits again")
         match stop.then:
             case AfterStop.FORGET:
@@ -455,17 +401,6 @@ class _Running:
 
     def _end_of(self, run: KubernetesJob, stop: StopRequest) -> RunEnd:
         return cancelled_end(max(stop.at_us, run.suspended_at_us))
-
-
-def _is_kueues_turn(copy: KubernetesJob, workload: KueueWorkload | None) -> bool:
-    """Return whether a copy waits for Kueue, and did not run before."""
-    ran = workload is not None and workload.has_lost_admission
-    return copy.is_in_kueue and copy.is_suspended and copy.run_end is None and not ran
-
-
-def _is_asked(workload: KueueWorkload) -> bool:
-    """Return whether Kueue has quota for a copy and asks Coplace."""
-    return workload.may_start and workload.checks.get(GRANTED_CHECK) == CheckState.PENDING
 
 
 def _close(
@@ -487,7 +422,7 @@ def _release(
 ) -> Sequence[JobEffect]:
     """Let the Job go, then its copy, then its record."""
     if record.by_hand is not None:
-        return _release_by_hand(seen.job, record, terms, now_us)
+        return end_by_hand(seen.job, record, terms, now_us)
     job, run, told = seen.job, seen.run, list[JobEffect]()
     if job is not None and job.is_managed and not job.is_deleted:
         copied = run if record.runs_as_copy else None
@@ -500,25 +435,8 @@ def _release(
         told += _release_copy(run, record)
     if job is not None and not record.released_at_us and _runs_on(job, terms.queue):
         told += [PatchJob(job, bodies.suspending(job), "suspended: it has ended", record)]
-        told += _began_by_hand(job, record, now_us)
+        told += began_by_hand(job, record, now_us)
     return [*told, DeleteRecord(record)] if job is None else told
-
-
-def _release_by_hand(
-    job: KubernetesJob | None, record: KubernetesRecord, terms: JobTerms, now_us: int
-) -> Sequence[JobEffect]:
-    """End the run without a grant of a job that is over, and charge it."""
-    if job is None:
-        return _charge_by_hand(record, terms, now_us, now_us)
-    if job.run_end:
-        return _charge_by_hand(record, terms, job.run_end.at_us, now_us)
-    if job.is_deleted:
-        return _charge_by_hand(record, terms, job.deleted_at_us, now_us)
-    if not job.is_suspended:
-        return [PatchJob(job, bodies.suspending(job), f"suspended: {_BY_HAND}", record)]
-    if job.started_at_us:
-        return _unstarted(job)
-    return _charge_by_hand(record, terms, job.suspended_at_us, now_us)
 
 
 def _release_copy(copy: KubernetesJob, record: KubernetesRecord) -> Sequence[JobEffect]:

@@ -49,7 +49,7 @@ from shared.kubernetes.api import ApiConflictError, ApiError, ApiMissingError, A
 from shared.kubernetes.charged import charged_words
 from shared.kubernetes.decisions import DecisionsInOrder
 from shared.kubernetes.effects import LookAgain, PublishFact
-from shared.kubernetes.events import user_event
+from shared.kubernetes.events import UserEvents, user_event
 from shared.kubernetes.explained_wait import StartExplainer
 from shared.kubernetes.facts import FactTaker
 from shared.kubernetes.objects import condition_of, is_older, mapping_of
@@ -122,6 +122,7 @@ class WorkloadReconciler:
         self._worded: dict[WorkloadUid, int] = {}
         self._aside: dict[WorkloadUid, str] = {}
         self._work = WorkList(self._look_locked)
+        self._events = UserEvents(apis)
         self._decisions = DecisionsInOrder(self._of_id, self._obeyed, self._set_aside, _RETRY_S)
 
     # What API servers say.
@@ -227,7 +228,7 @@ class WorkloadReconciler:
         workload = self.mirror.workload(uid) if uid else None
         if workload is not None and not workload.is_deleted_there:
             effect = NotifyOwner(workload, "Charged", charged_words(charge))
-            await self._tell_user(workload, effect)
+            self._tell_user(workload, effect)
 
     def states(self) -> Iterator[tuple[str, WorkloadState]]:
         """Yield the API server and the state of each Workload that has to do with Coplace."""
@@ -260,9 +261,14 @@ class WorkloadReconciler:
         """Do what is to be done about touched Workloads, until cancelled."""
         await self._work.work()
 
+    async def tell_users(self) -> None:
+        """Create the events that users read, until cancelled."""
+        await self._events.run()
+
     async def work_off(self) -> None:
         """Do what has to be done about Workloads, until nothing is left."""
         await self._work.work_off()
+        await self._events.work_off()
 
     async def obey(self, decisions: Sequence[PlacementDecided]) -> None:
         """Carry out decisions, of a Workload in order, of several at once; returns when what
@@ -278,7 +284,7 @@ class WorkloadReconciler:
             if decision.verdict == VERDICT_WITHDRAWN and seen.copy is not None:
                 seen = replace(seen, copy=await self._copy_now(seen.copy))
             done = await self._carry_out(obeying(decision, seen, record, self._moment()))
-        self.touch(uid)
+        self._work.touch(uid, is_urgent=True)
         return done
 
     async def _copy_now(self, copy: KueueWorkload) -> KueueWorkload | None:
@@ -499,7 +505,7 @@ class WorkloadReconciler:
             case PublishFact(event):
                 await self._tell(event)
             case NotifyOwner(workload):
-                await self._tell_user(workload, effect)
+                self._tell_user(workload, effect)
             case KeepRecord() | DropRecord():
                 return await self._kept(effect)
             case AnswerCheck() | Nominate() | NoteRecalled() | Deactivate():
@@ -590,8 +596,7 @@ class WorkloadReconciler:
         body = nominated(KueueWorkload(key.server, whole), clusters, ADMISSION_MANAGER)
         return await api.nominate(key, body)
 
-    async def _tell_user(self, workload: KueueWorkload, effect: NotifyOwner) -> None:
-        """It is for reading alone: a failure is logged, and the work goes on."""
+    def _tell_user(self, workload: KueueWorkload, effect: NotifyOwner) -> None:
         key, at = workload.key, in_utc(time.time())
         about = {
             "apiVersion": API_VERSION,
@@ -601,11 +606,7 @@ class WorkloadReconciler:
             "uid": workload.id.uid,
         }
         words = (effect.reason, effect.message, at)
-        event = user_event(about, *words, is_warning=effect.is_warning)
-        try:
-            await self._api(workload.server).tell(key.namespace, event)
-        except ApiError as error:
-            log.info("event not taken", workload="/".join(key), problem=str(error))
+        self._events.add(key.server, user_event(about, *words, is_warning=effect.is_warning))
 
 
 _WRITES: Final = (KeepRecord, DropRecord, AnswerCheck, Nominate, NoteRecalled, Deactivate)

@@ -58,6 +58,7 @@ async def _watch(
         process.readiness.ready()
         for _ in range(own.workers):
             tasks.create_task(releaser.work())
+        tasks.create_task(releaser.tell_users())
         await _look(lease, releaser)
 
 

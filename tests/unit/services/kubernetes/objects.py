@@ -51,7 +51,8 @@ def recorded(claim: GrantClaim | None = None, outcome: str = "", **spec: Any) ->
         record_uid="00000009-record",
         version="8",
         job_key=job().key,
-        submitted=submitted,
+        job_id=submitted.job_id,
+        asked=submitted.SerializeToString(),
         claim=claim or GrantClaim(),
         outcome=outcome,
     )

@@ -14,9 +14,11 @@ from coplace.v1.placement_pb2 import (
 from coplace.v1.pricing_pb2 import ChargeMade
 
 from coplace_client.ingest import FactRefusedError
+from services.kubernetes.adapters import reconciler
 from services.kubernetes.adapters.reconciler import JobReconciler
 from services.kubernetes.model.jobs import JobKey
 from services.kubernetes.model.names import OUTCOME, PROBLEM
+from services.kubernetes.processor.seen import SeenJob
 from shared.kubernetes.names import JOB_ID
 from tests.support.kubernetes_api import EPOCH, MemoryApiServer, Object, suspended_job
 from tests.unit.services.kubernetes.objects import JOB_ID as LU
@@ -115,6 +117,64 @@ async def test_a_job_is_taken_started_reported_and_let_go(region: Region) -> Non
     assert region.facts.kinds == ["job_submitted", "job_started", "job_finished"]
     assert region.annotations()[OUTCOME] == "failed"
     assert not region.alpha.objects[region.key]["metadata"]["finalizers"]
+
+
+class Asked:
+    """An API server, and what it was asked for."""
+
+    def __init__(self, server: MemoryApiServer) -> None:
+        self.server = server
+        self.names: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        self.names.append(name)
+        return getattr(self.server, name)
+
+
+async def test_nothing_is_read_of_a_job_that_this_process_takes_and_lets_run() -> None:
+    """Who writes a record once its Job was seen knows it."""
+    alpha, facts, key = MemoryApiServer("alpha"), Told(), JobKey("alpha", "physics", "lu")
+    asked = Asked(alpha)
+    apis: Any = {"alpha": asked}
+    manager = JobReconciler(apis, facts, TERMS, lambda: NOW_US)
+
+    async def see() -> None:
+        manager.changed("alpha", alpha.objects[key])
+        await manager.work_off()
+
+    alpha.submit(suspended_job("lu"))
+    await see()
+    await manager.obey([started("alpha")])
+    await manager.work_off()
+    alpha.control(key)
+    alpha.finish(key)
+    await see()
+    assert facts.kinds == ["job_submitted", "job_started", "job_finished"]
+    assert not alpha.objects[key]["metadata"]["finalizers"]
+    requests = [name for name in asked.names if name != "tell"]
+    taken, run, ended = (["patch"], ["patch_record", "patch", "patch_record"], ["patch_record"])
+    assert requests == ["create_record", *taken, *run, *ended, "patch"]
+
+
+async def test_what_this_process_wrote_is_not_looked_at_again_when_the_watch_has_it(
+    region: Region, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = list[Any]()
+
+    def look(seen: SeenJob, *_more: Any) -> tuple[()]:
+        looks.append(seen)
+        return ()
+
+    monkeypatch.setattr(reconciler, "reconcile", look)
+    [record] = region.alpha.records.values()
+    region.manager.changed("alpha", region.alpha.objects[region.key])
+    region.manager.changed_record("alpha", record)
+    await region.manager.work_off()
+    assert not looks
+    region.alpha.edit(region.key, {"metadata": {"annotations": {"of": "a user's"}}})
+    region.manager.changed("alpha", region.alpha.objects[region.key])
+    await region.manager.work_off()
+    assert len(looks) == 1
 
 
 async def test_a_job_runs_elsewhere_as_a_copy_that_is_let_go_after_it(region: Region) -> None:
@@ -309,6 +369,7 @@ async def test_what_a_run_cost_is_kept_and_said_while_its_record_is_there(region
     await region.settle()
     charge = ChargeMade(job_id=LU, attempt=1, cores=2, runtime_s=60, price_su="0.5")
     await region.manager.note_charge(charge)
+    await region.manager.work_off()
     [record] = region.alpha.records.values()
     assert record["status"]["charged"]["priceSu"] == "0.5"
     [event] = [each for each in region.alpha.told if each["reason"] == "Charged"]

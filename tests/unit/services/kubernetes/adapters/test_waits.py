@@ -38,6 +38,9 @@ async def test_why_a_job_waits_is_in_its_record_until_it_starts() -> None:
     explainer = Explaining(ExplainedWait("alpha is full", NOW_US + 61_000_000))
     notes = WaitNotes(region.manager, explainer, lambda: now_s)
     await notes.look()
+    assert not explainer.asked, "it may start at once"
+    now_s = 5.0
+    await notes.look()
     assert status(region.alpha)["why"] == "alpha is full"
     assert str(status(region.alpha)["expectedAt"]).endswith(":00Z")
     await region.manager.obey([started("alpha")])
@@ -53,9 +56,11 @@ async def test_placement_is_asked_every_minute_and_what_is_not_new_is_not_writte
     explainer = Explaining(ExplainedWait("alpha is full", NOW_US))
     notes = WaitNotes(region.manager, explainer, lambda: now_s)
     await notes.look()
+    now_s = 5.0
+    await notes.look()
     await notes.look()
     assert len(explainer.asked) == 1
-    version, now_s = region.alpha.version, 61.0
+    version, now_s = region.alpha.version, 66.0
     explainer.told = ExplainedWait("alpha is full", NOW_US + 1_000_000)
     await notes.look()
     assert len(explainer.asked) == 2
@@ -65,7 +70,12 @@ async def test_placement_is_asked_every_minute_and_what_is_not_new_is_not_writte
 async def test_where_nobody_knows_why_nothing_is_written() -> None:
     region = await waiting()
     version = region.alpha.version
-    await WaitNotes(region.manager, Explaining(None)).look()
+    now_s, explainer = 0.0, Explaining(None)
+    notes = WaitNotes(region.manager, explainer, lambda: now_s)
+    await notes.look()
+    now_s = 5.0
+    await notes.look()
+    assert explainer.asked
     assert region.alpha.version == version
 
 

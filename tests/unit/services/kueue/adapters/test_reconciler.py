@@ -115,6 +115,7 @@ async def test_its_user_reads_what_a_run_cost_while_it_is_there() -> None:
     play.region.advance(200)
     [charge] = play.region.charges()
     await play.adapter.note_charge(charge)
+    await play.adapter.work_off()
     [told] = [each for each in play.home.told if each.get("reason") == "Charged"]
     assert f"{charge.price_su} service units" in told["message"]
     assert told["involvedObject"]["name"] == key.name
