@@ -22,6 +22,7 @@ from services.slurm.adapters.drains import DrainPublisher
 from services.slurm.adapters.giving_back import alone
 from services.slurm.adapters.heartbeat import SlurmHeartbeat
 from services.slurm.adapters.kept_runs import EndedRuns
+from services.slurm.adapters.kept_terms import TermsFile
 from services.slurm.adapters.limited import LimitedStarts
 from services.slurm.adapters.looks import SlurmLooks
 from services.slurm.adapters.lost_starts import LostStarts
@@ -143,7 +144,7 @@ async def _connect(
     manager = (own.site, f"Slurm {both.name} of {own.site}", both.clusters)
     order = SlurmOrder(region, OrderTerms(slurm), manager, own.order_every_s)
     runs = RunsSeen.beside(region, site, both.clusters)
-    publisher = SlurmPublisher(region, terms, runs, order)
+    publisher = SlurmPublisher(region, terms, runs, order, TermsFile(own.terms))
     declared = await until.done("Slurm and ingest", lambda: declarer.declare(publisher, terms))
     declarer.note_left_out(declared)
     # Before that it rejects their jobs.

@@ -164,9 +164,9 @@ class Slurm:
         """Let a job that waits not start before it is released."""
         self._change("scontrol", "hold", job)
 
-    def leave(self, job: str, word: GrantAnswer | str) -> None:
-        """Leave the word on a grant with its job, or none."""
-        self._change("scontrol", "update", f"JobId={job}", f"AdminComment={word}")
+    def leave(self, job: str, word: GrantAnswer | str, changes: Sequence[str] = ()) -> None:
+        """Leave the word on a grant with its job, or none, and give it what else is to change."""
+        self._change("scontrol", "update", f"JobId={job}", *changes, f"AdminComment={word}")
 
     def comment(self, jobs: str, field: str, note: str) -> None:
         """Set a comment of jobs that wait: SystemComment or Comment."""

@@ -13,6 +13,7 @@ from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import HOLDER_USER, JobSubmitted
 
 from coplace_client.facts import fact
+from services.slurm.adapters.kept_terms import TermsFile
 from services.slurm.adapters.order import SlurmOrder
 from services.slurm.adapters.published_ends import PublishedEnds
 from services.slurm.adapters.published_facts import PublishedFacts
@@ -60,16 +61,21 @@ class SlurmPublisher:
         terms: SlurmTerms,
         runs: RunsSeen | None = None,
         order: SlurmOrder | None = None,
+        terms_file: TermsFile | None = None,
     ) -> None:
         self._region, self._terms, self._site = region, terms, terms.site
         self._runs, self._order = runs or RunsSeen(), order
         self.published = PublishedFacts()
-        self._changes, self._ends = WaitingChanges(terms.site.name), PublishedEnds()
+        self._terms_file = terms_file
+        kept = terms_file.read() if terms_file is not None else {}
+        self._changes, self._ends = WaitingChanges(terms.site.name, kept), PublishedEnds()
         self._waiting: dict[str, SlurmJob] = {}
         # Of these, how they would be submitted now, where changes of them can be followed.
         self._asked: dict[str, JobSubmitted] = {}
-        # Jobs that were held since something that Slurm says of their start was not understood.
+        # Jobs that were held since something that Slurm says of their start was not understood, and
+        # those of them for which it has come now.
         self._kept_out: set[str] = set()
+        self._met: set[str] = set()
         self._declared: dict[str, ClusterDeclared] = {}
         # The nodes of clusters that were noted since they are not those that are declared.
         self._unlike: dict[str, tuple[str, ...]] = {}
@@ -146,8 +152,9 @@ class SlurmPublisher:
         self._kept_out |= self._runs.kept_out
         self._changes.held_by_user |= self._runs.held_by_user
         self._changes.held_changed |= self._runs.held_changed
+        self._changes.unrecorded = self._runs.known | self.published.submitted
         before, self._noted, self._aside = self._noted, {}, set()
-        self._arrays_shown, self._waiting, self._asked = set(), {}, {}
+        self._arrays_shown, self._waiting, self._asked, self._met = set(), {}, {}, set()
         self.held_because = {}
         self._ends.give_up()
         beside = ShownJobs(shown, self._site)
@@ -157,12 +164,15 @@ class SlurmPublisher:
             for event in self._facts(job, beside, before)
         }
         fresh = [event for event in known.values() if not self.published.has(event)]
-        fresh += self._changes.events(self._waiting, now_us(), self._asked)
+        fresh += self._changes.events(
+            self._waiting, now_us(), self._asked, beside.depends_on_others
+        )
         self._send(fresh, before)
         self._new.extend(self._came(fresh))
         if self._order is not None:
             self._order.published(fresh)
         self._changes.confirm()
+        self._keep_terms()
         self._ends.confirm()
         self.published.remember(known)
         self._kept_out &= self.published.submitted
@@ -170,6 +180,14 @@ class SlurmPublisher:
         self._runs.remember(shown)
         self.states = Counter(self._state(job) for job in shown)
         return bool(fresh)
+
+    def _keep_terms(self) -> None:
+        if self._terms_file is None:
+            return
+        try:
+            self._terms_file.keep(self._changes.known)
+        except OSError as error:
+            log.error("what was said of jobs is not kept", problem=str(error))
 
     def new_jobs(self) -> Sequence[NewJob]:
         """Return the jobs that wait and were published since the last call."""
@@ -188,7 +206,8 @@ class SlurmPublisher:
         if self._order is not None:
             self._order.put(job, submitted)
         is_followed = submitted.held_by == HOLDER_USER or not submitted.held_because
-        is_let_in = job_id not in self._kept_out and not why_not_followed(job, self._terms.select)
+        is_kept_out = job_id in self._kept_out - self._met
+        is_let_in = not (is_kept_out or why_not_followed(job, self._terms.select))
         if job.is_pending and (is_let_in or self._changes.knows(job_id)):
             self._waiting[job_id] = job
             if is_let_in and is_followed and not (job.is_array or job.is_task):
@@ -261,11 +280,10 @@ class SlurmPublisher:
         beside.put_terms(job, submitted)
         if submitted.held_because.startswith(MARK):
             self._kept_out.add(submitted.job_id)
-        if job.is_held_by_user:
+        if submitted.job_id not in self._kept_out or not beside.is_met(job, time.time()):
             return told
-        if submitted.job_id in self._kept_out and beside.is_met(job, time.time()):
-            return [*told, release(submitted, self._site)]
-        return told
+        self._met.add(submitted.job_id)
+        return told if job.is_held_by_user else [*told, release(submitted, self._site)]
 
     def _note(self, name: str, what: str, before: Mapping[str, str]) -> None:
         """Say it once, as long as it stays so."""

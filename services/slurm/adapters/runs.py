@@ -48,6 +48,8 @@ class RunsSeen:
         self._site = site or Site("", "", "")
         self._listed = listed
         self._last: Mapping[_Number, SlurmJob] | None = None
+        # Jobs that a process before submitted.
+        self.known: frozenset[str] = frozenset()
         # Jobs that a process before held for what it did not understand of their start.
         self.kept_out: frozenset[str] = frozenset()
         # Jobs that a process before held for their users.
@@ -88,7 +90,7 @@ class RunsSeen:
         """What placement takes for not over, and Slurm shows as requeued since."""
         by_stem = dict(self._stems(shown))
         known = list(self._listed()) if by_stem else []
-        ids = {job.job_id for job in known}
+        self.known = ids = frozenset(job.job_id for job in known)
         self.kept_out = frozenset(job.job_id for job in known if _KEPT_OUT in job.reason)
         self.held_by_user = frozenset(job.job_id for job in known if HELD_BY_USER in job.reason)
         self.held_changed = frozenset(job.job_id for job in known if CHANGED in job.reason)

@@ -130,7 +130,7 @@ class SlurmJob:
     def may_requeue(self) -> bool:
         """Return whether its user lets Slurm requeue it."""
         said = self._kept_word
-        return said.requeue == "1" if said.grant else bool(self.fields.get("requeue"))
+        return said.requeue == "1" if said.has_terms else bool(self.fields.get("requeue"))
 
     @property
     def is_suspended(self) -> bool:
@@ -153,7 +153,7 @@ class SlurmJob:
     def wanted(self) -> str:
         """Return the nodes that its user asked for, as a host list."""
         said = self._kept_word
-        return said.wanted if said.grant else text(self.fields.get("required_nodes"))
+        return said.wanted if said.has_terms else text(self.fields.get("required_nodes"))
 
     @property
     def excluded(self) -> str:
@@ -165,7 +165,7 @@ class SlurmJob:
     def asked_limit_min(self) -> int | None:
         """Return the limit that its user asked for; None: none."""
         said = self._kept_word
-        if said.grant and said.limit:
+        if said.limit:
             return int(said.limit) if said.limit.isdecimal() else None
         return number(self.fields.get("time_limit"))
 
@@ -183,8 +183,8 @@ class SlurmJob:
     def _answered(self, word: GrantAnswer, sizes: str, cpus: str = "") -> GrantAnswer:
         said = self._kept_word
         limit_min, requeue = number(self.fields.get("time_limit")), self.fields.get("requeue")
-        limit = said.limit if said.grant else str(limit_min or "UNLIMITED")
-        may_requeue = said.requeue if said.grant else str(int(bool(requeue)))
+        limit = said.limit if said.has_terms else str(limit_min or "UNLIMITED")
+        may_requeue = said.requeue if said.has_terms else str(int(bool(requeue)))
         return word._replace(
             limit=limit,
             requeue=may_requeue,
@@ -235,9 +235,14 @@ class SlurmJob:
         return self.least_cpus if self._kept_word.cpus else 0
 
     @property
+    def has_decided_terms(self) -> bool:
+        """Return whether Slurm has what was decided of it, or of a part of it, in the place of what
+        its user asked for."""
+        return any(each._kept_word.has_terms for each in self.parts or (self,))
+
+    @property
     def was_released(self) -> bool:
-        """Return whether it was released before, or a part of it, on nodes of a decision that Slurm
-        has kept."""
+        """Return whether it was released before, or a part of it."""
         return any(each._kept_word.grant > 0 for each in self.parts or (self,))
 
     @property

@@ -5,6 +5,7 @@ Slurm itself does not look at what a held job depends on. What is not understood
 """
 
 import re
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
@@ -58,6 +59,8 @@ _ONLY_ONE: Final = re.compile(r"singleton(?:\(\w+\))?")
 _AFTER: Final = re.compile(
     r"([a-z]+)((?::\d{1,12}(?:_(?:\d{1,12}|\*))?(?:\+\d{1,12})?(?:\(\w+\))?)+)"
 )
+# How far something is that a job waits for, behind its number.
+_STATE: Final = re.compile(r"\(\w+\)")
 _JOB: Final = re.compile(r":(\d+)(?:_(\d+|\*))?(?:\+(\d+))?(?:\(\w+\))?")
 _When = Literal["begin_at_us", "deadline_at_us", "depends_on", "depends_on_any"]
 _PLANNED: Final[tuple[_When, ...]] = ("begin_at_us", "deadline_at_us")
@@ -112,13 +115,42 @@ class ShownJobs:
         """Return whether all that a job depends on has happened, or what is enough of it, as far as
         Slurm shows the jobs that it names, and its begin is over."""
         try:
-            items, (begin_s, _) = _items(job), [_time_s(job, field) for field in _TIMES]
+            items, (begin_s, _) = (
+                _items(shown_dependency(job)),
+                [_time_s(job, field) for field in _TIMES],
+            )
         except NotUnderstoodError:
             return False
         if now_s < begin_s:
             return False
         met = (self._has_happened(job, item, now_s) for item in items)
-        return any(met) if "?" in shown_dependency(job) else all(met)
+        return any(met) if _is_any(shown_dependency(job)) else all(met)
+
+    def depends_on_others(self, job: SlurmJob, before: str) -> bool:
+        """Return whether somebody changed what a job depends on since it said that. What has
+        happened, and what Slurm shows no more, Slurm takes out by itself."""
+        now = shown_dependency(job)
+        if _STATE.sub("", before) == _STATE.sub("", now):
+            return False
+        try:
+            known, found = (_awaited_once(said) for said in (before, now))
+        except NotUnderstoodError:
+            return True
+        now_s = time.time()
+        if _is_any(before) and any(self._has_happened(job, each, now_s) for each in known.values()):
+            known = {}
+        if len(known) > 1 and len(found) > 1 and _is_any(before) != _is_any(now):
+            return True
+        added = (each for name, each in found.items() if name not in known)
+        left_out = (each for name, each in known.items() if name not in found)
+        return any(not self._has_happened(job, each, now_s) for each in added) or any(
+            self._is_awaited(job, each, now_s) for each in left_out
+        )
+
+    def _is_awaited(self, job: SlurmJob, item: _Item, now_s: float) -> bool:
+        """Return whether Slurm shows what a job waits for, and it has not happened."""
+        is_shown = item.kind == _SINGLETON or bool(self._named(job, item))
+        return is_shown and not self._has_happened(job, item, now_s)
 
     def _add(self, job: SlurmJob) -> None:
         for part in job.parts or ((job,) if job.is_part else ()):
@@ -143,13 +175,13 @@ class ShownJobs:
 
     def _put_dependencies(self, job: SlurmJob, submitted: JobSubmitted) -> None:
         submitted.depends_on.extend(self._dependencies(job))
-        submitted.depends_on_any = "?" in shown_dependency(job)
+        submitted.depends_on_any = _is_any(shown_dependency(job))
 
     def _account(self, job: SlurmJob) -> str:
         return job.message().text("account") or self._site.default_account
 
     def _dependencies(self, job: SlurmJob) -> Iterator[Dependency]:
-        for item in _items(job):
+        for item in _items(shown_dependency(job)):
             if item.kind == _SINGLETON:
                 self._require_one_account(job)
                 yield Dependency(condition=DEPENDENCY_CONDITION_SINGLETON)
@@ -172,7 +204,7 @@ class ShownJobs:
         if self._account(named[0]) != self._account(job):
             raise NotUnderstoodError(f"dependency {item.text!r} is of a job of another account")
         if item.number in self._parts and len(named) > 1:
-            if "?" in shown_dependency(job) or item.kind == _NOT_OK:
+            if _is_any(shown_dependency(job)) or item.kind == _NOT_OK:
                 problem = "is of a heterogeneous job, of which all parts count"
                 raise NotUnderstoodError(f"dependency {item.text!r} {problem}")
             return [identify(each.message(), self._site) for each in named], False
@@ -237,10 +269,21 @@ def _started_by(job: SlurmJob, time_s: float) -> bool:
     return not job.is_pending and (number(job.fields.get("start_time")) or 0) <= time_s
 
 
-def _items(job: SlurmJob) -> list[_Item]:
-    """Return what a job depends on. Raises NotUnderstoodError."""
+def _is_any(said: str) -> bool:
+    """Return whether one of the jobs that a dependency names is enough."""
+    return "?" in said
+
+
+def _awaited_once(said: str) -> Mapping[_Item, _Item]:
+    """Return what a dependency says, by what does not change while it is not met. Raises
+    NotUnderstoodError."""
+    return {each._replace(text=""): each for each in _items(said)}
+
+
+def _items(said: str) -> list[_Item]:
+    """Return what a dependency says. Raises NotUnderstoodError."""
     found: list[_Item] = []
-    for text in re.split("[,?]", shown_dependency(job)) if shown_dependency(job) else ():
+    for text in re.split("[,?]", said) if said else ():
         after = _AFTER.fullmatch(text)
         if _ONLY_ONE.fullmatch(text):
             found.append(_Item(text, _SINGLETON, 0, "", 0))

@@ -166,7 +166,9 @@ def orders(
             if job is not None and _crosses_a_hold(decision, job, held_at_us):
                 return [Decline(_HELD)]
             if job is not None and job.is_pending and decision.changed_at_us < changed_at_us:
-                return [Decline(_CHANGED)]
+                is_released = job.word.is_started and job.word.grant == decision.grant
+                held = [Hold(GrantAnswer(decision.grant))] if is_released else []
+                return [*held, Decline(_CHANGED)]
             return _start(decision, job, now_us)
         case placement_pb2.VERDICT_WITHDRAWN:
             return _withdraw(decision, job)
