@@ -35,9 +35,9 @@ from services.slurm.processor.orders import (
     Requeue,
     Resume,
     Suspend,
-    is_too_soon,
     orders,
     orders_of_refused,
+    why_too_soon,
 )
 from shared.domain.array_tasks import as_task
 from shared.domain.hostlist import expand
@@ -88,8 +88,8 @@ class Obedience:
         done again."""
         job = self._job(decision.job_id)
         at_us, held_at_us = now_us(), self._held_at_us(decision.job_id)
-        if is_too_soon(decision, job, at_us, held_at_us):
-            raise SlurmBusyError("its user held it a moment ago")
+        if too_soon := why_too_soon(decision, job, at_us, held_at_us):
+            raise SlurmBusyError(too_soon)
         found = orders(decision, job, at_us, held_at_us, self._changed_at_us(decision.job_id))
         try:
             return self._all_carried_out(found, decision, job)
