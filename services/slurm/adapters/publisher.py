@@ -23,7 +23,7 @@ from services.slurm.adapters.runs import RunsSeen
 from services.slurm.adapters.sending import latest_us, send
 from services.slurm.model.changes import WaitingChanges
 from services.slurm.model.facts import SlurmTerms, facts_of
-from services.slurm.model.fields import unknown_fields, why_not_followed
+from services.slurm.model.fields import CANNOT, unknown_fields, why_not_followed
 from services.slurm.model.jobs import SlurmJob
 from services.slurm.model.shapes import NodeShapes
 from services.slurm.model.start_terms import MARK, ShownJobs, release
@@ -72,7 +72,7 @@ class SlurmPublisher:
         self._waiting: dict[str, SlurmJob] = {}
         # Of these, how they would be submitted now, where changes of them can be followed.
         self._asked: dict[str, JobSubmitted] = {}
-        # Jobs that were held since something that Slurm says of their start was not understood, and
+        # Jobs that were held since something of them was not understood or can't be followed, and
         # those of them for which it has come now.
         self._kept_out: set[str] = set()
         self._met: set[str] = set()
@@ -273,17 +273,25 @@ class SlurmPublisher:
         self, job: SlurmJob, beside: ShownJobs, told: Sequence[Envelope]
     ) -> Sequence[Envelope]:
         """Return the facts of a job with when it may start; it is released once what it was held
-        for is met. One that asks for what Coplace can't follow stays held."""
-        if not job.is_pending or why_not_followed(job, self._terms.select):
-            return told
+        for is met. One that asks for what Coplace can't follow stays held until it does not."""
         submitted = told[0].job_submitted
+        if not job.is_pending:
+            return told
+        if submitted.held_because.startswith(CANNOT):
+            self._keep_out(submitted.job_id)
+            return told
         beside.put_terms(job, submitted)
         if submitted.held_because.startswith(MARK):
-            self._kept_out.add(submitted.job_id)
+            self._keep_out(submitted.job_id)
         if submitted.job_id not in self._kept_out or not beside.is_met(job, time.time()):
             return told
         self._met.add(submitted.job_id)
         return told if job.is_held_by_user else [*told, release(submitted, self._site)]
+
+    def _keep_out(self, job_id: str) -> None:
+        """Note a job that is submitted as held; one that was let in is held for its change."""
+        if not self._changes.knows(job_id):
+            self._kept_out.add(job_id)
 
     def _note(self, name: str, what: str, before: Mapping[str, str]) -> None:
         """Say it once, as long as it stays so."""

@@ -17,6 +17,7 @@ from coplace.v1.placement_service_pb2 import (
 from coplace_client.errors import RejectedError
 from services.slurm.adapters.region import AskedRegion
 from services.slurm.model.changes import CHANGED, HELD_BY_USER
+from services.slurm.model.fields import CANNOT
 from services.slurm.model.het_jobs import each_part
 from services.slurm.model.jobs import SlurmJob
 from services.slurm.model.start_terms import MARK
@@ -27,7 +28,7 @@ _NOT_OVER: Final = (
     *(JOB_STANDING_WAITING, JOB_STANDING_HELD, JOB_STANDING_RESERVED, JOB_STANDING_DECIDED),
     JOB_STANDING_RUNNING,
 )
-_KEPT_OUT: Final = f"held: {MARK}"
+_KEPT_OUT: Final = (f"held: {MARK}", f"held: {CANNOT}")
 # In place of the nodes of a run, of which Slurm shows nothing any more.
 _SOME_NODES: Final = "unknown"
 # Slurm's number, and whether it is that of a heterogeneous job or of its first part.
@@ -50,7 +51,7 @@ class RunsSeen:
         self._last: Mapping[_Number, SlurmJob] | None = None
         # Jobs that a process before submitted.
         self.known: frozenset[str] = frozenset()
-        # Jobs that a process before held for what it did not understand of their start.
+        # Jobs that a process before held for what it did not understand or can't follow.
         self.kept_out: frozenset[str] = frozenset()
         # Jobs that a process before held for their users.
         self.held_by_user: frozenset[str] = frozenset()
@@ -91,7 +92,8 @@ class RunsSeen:
         by_stem = dict(self._stems(shown))
         known = list(self._listed()) if by_stem else []
         self.known = ids = frozenset(job.job_id for job in known)
-        self.kept_out = frozenset(job.job_id for job in known if _KEPT_OUT in job.reason)
+        kept_out = (job.job_id for job in known if any(why in job.reason for why in _KEPT_OUT))
+        self.kept_out = frozenset(kept_out)
         self.held_by_user = frozenset(job.job_id for job in known if HELD_BY_USER in job.reason)
         self.held_changed = frozenset(job.job_id for job in known if CHANGED in job.reason)
         for listed in known:

@@ -193,8 +193,9 @@ def why_too_soon(
         return ""
     if job.is_lent:
         return "it was given back in silence, and is taken back"
-    crosses = _crosses_a_hold(decision, job, held_at_us)
-    return "its user held it a moment ago" if crosses and now_us < held_at_us + _NOT_KNOWN_US else ""
+    is_new = now_us < held_at_us + _NOT_KNOWN_US
+    crosses = is_new and _crosses_a_hold(decision, job, held_at_us)
+    return "its user held it a moment ago" if crosses else ""
 
 
 def _crosses_a_hold(decision: PlacementDecided, job: SlurmJob, held_at_us: int) -> bool:

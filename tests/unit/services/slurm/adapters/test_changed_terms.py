@@ -3,6 +3,7 @@ process is killed."""
 
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -84,49 +85,66 @@ def process(region: Placement, file: Path) -> SlurmPublisher:
     return SlurmPublisher(region, TERMS, RunsSeen(SITE, region.waits), None, TermsFile(file))
 
 
+class Beside:
+    """A Slurm whose jobs users change, and a process beside it that is killed."""
+
+    def __init__(self, file: Path) -> None:
+        self.jobs: dict[int, dict[str, Any]] = {
+            number: {**JOB, "job_id": number, "name": f"job {number}", "partition": "all"}
+            for number in (*NUMBERS, *AWAITED)
+        }
+        self.region, self._file = Placement(), file
+        self._publisher = process(self.region, file)
+
+    def shown(self) -> list[SlurmJob]:
+        """What Slurm shows."""
+        return [SlurmJob({**fields}) for fields in self.jobs.values()]
+
+    def change(self, number: int, change: Mapping[str, Any]) -> None:
+        """A user says something else of a job."""
+        self.jobs[number].update(change)
+
+    def end(self, number: int, _: object) -> None:
+        """A job that others wait for ends."""
+        self.jobs[number].update(job_state="COMPLETED", end_time=SUBMIT_S + 9)
+        for each in NUMBERS:
+            _take_out(self.jobs[each], number)
+
+    def look(self, *_: object) -> None:
+        """The process looks at Slurm."""
+        self._publisher.tell(self.shown())
+
+    def away(self, *_: object) -> None:
+        """It looks, and gets no answer to what it said."""
+        self.region.is_away = True
+        with suppress(UnansweredError):
+            self.look()
+        self.region.is_away = False
+
+    def kill(self, *_: object) -> None:
+        """It is killed, and another one started."""
+        self._publisher = process(self.region, self._file)
+
+    def lose(self, *_: object) -> None:
+        """The same, and what it kept is lost."""
+        self._file.unlink(missing_ok=True)
+        self.kill()
+
+
 @given(st.lists(_ACTS, max_size=14))
 def test_what_users_change_at_any_moment_coplace_has_in_the_end(
     acts: Sequence[tuple[str, int, dict[str, Any]]],
 ) -> None:
-    slurm: dict[int, dict[str, Any]] = {
-        number: {**JOB, "job_id": number, "name": f"job {number}", "partition": "all"}
-        for number in (*NUMBERS, *AWAITED)
-    }
-    region = Placement()
-
-    def shown() -> list[SlurmJob]:
-        return [SlurmJob({**fields}) for fields in slurm.values()]
-
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "terms"
-        publisher = process(region, file)
-        publisher.tell(shown())
+        beside = Beside(Path(folder) / "terms")
+        beside.look()
         for act, number, change in acts:
-            match act:
-                case "change":
-                    slurm[number].update(change)
-                case "end":
-                    slurm[number].update(job_state="COMPLETED", end_time=SUBMIT_S + 9)
-                    for each in NUMBERS:
-                        _take_out(slurm[each], number)
-                case "look":
-                    publisher.tell(shown())
-                case "kill" | "lose":
-                    if act == "lose":
-                        file.unlink(missing_ok=True)
-                    publisher = process(region, file)
-                case "away":
-                    region.is_away = True
-                    try:
-                        publisher.tell(shown())
-                    except UnansweredError:
-                        pass
-                    region.is_away = False
-        publisher.tell(shown())
-        before = len(region.told)
-        publisher.tell(shown())
-        assert len(region.told) == before
-    _require_same(region, shown())
+            getattr(beside, act)(number, change)
+        beside.look()
+        before = len(beside.region.told)
+        beside.look()
+        assert len(beside.region.told) == before
+    _require_same(beside.region, beside.shown())
 
 
 def _take_out(fields: dict[str, Any], ended: int) -> None:

@@ -8,15 +8,18 @@ import grpc
 import pytest
 from coplace.v1.control_pb2 import ClusterDeclared, Partition
 from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.jobs_pb2 import HOLDER_MANAGER
+from coplace.v1.placement_service_pb2 import ListedJob
 from structlog.testing import capture_logs
 
 from coplace_client.calls import UnansweredError
 from services.slurm.adapters import publisher as publisher_module
 from services.slurm.adapters.publisher import ShownState, SlurmPublisher
+from services.slurm.adapters.runs import RunsSeen
 from services.slurm.model.facts import facts_of
 from services.slurm.model.jobs import SlurmJob
 from tests.unit.services.slurm.fields import JOB, RUNS, SUBMIT_S
-from tests.unit.services.slurm.region import TERMS, PlayedRegion, unanswered
+from tests.unit.services.slurm.region import SITE, TERMS, PlayedRegion, unanswered
 
 # What no Slurm should show: each would be a job.
 ODD: list[Any] = [
@@ -229,6 +232,26 @@ def test_a_job_that_coplace_can_t_follow_is_not_let_in_by_a_release_of_its_user(
     publisher.tell([SlurmJob(bad)])
     [event] = region.told
     assert "can't follow" in event.job_submitted.held_because
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_a_job_that_its_user_makes_one_that_can_be_followed_is_let_in_as_it_is_now(
+    is_away: bool,
+) -> None:
+    region = PlayedRegion()
+    publisher = SlurmPublisher(region, TERMS)
+    publisher.tell([SlurmJob({**JOB, "licenses": "a|b"})])
+    [held] = region.told
+    if is_away:
+        of = held.job_submitted
+        known = ListedJob(job_id=of.job_id, reason=f"held: {of.held_because}")
+        publisher = SlurmPublisher(region, TERMS, RunsSeen(SITE, lambda: [known]))
+    for _ in range(2):
+        publisher.tell([SlurmJob({**JOB, "licenses": "a"})])
+    *_, released, changed = region.told
+    assert list(released.job_released.holders) == [HOLDER_MANAGER]
+    assert changed.job_submitted.licences == {"a": 1}
+    assert changed.job_submitted.changed_at_us
 
 
 def test_an_order_that_was_not_taken_is_published_again() -> None:
