@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Final
@@ -15,8 +15,8 @@ from coplace.v1.jobs_pb2 import HOLDER_USER, JobSubmitted
 from coplace_client.facts import fact
 from services.slurm.adapters.kept_terms import TermsFile
 from services.slurm.adapters.order import SlurmOrder
-from services.slurm.adapters.published_ends import PublishedEnds
 from services.slurm.adapters.published_facts import PublishedFacts
+from services.slurm.adapters.published_jobs import PublishedJob, PublishedJobs
 from services.slurm.adapters.quotes import NewJob
 from services.slurm.adapters.region import AskedRegion
 from services.slurm.adapters.runs import RunsSeen
@@ -30,6 +30,7 @@ from services.slurm.model.start_terms import MARK, ShownJobs, release
 from shared.domain.array_tasks import as_task
 from shared.domain.printable import printable
 from shared.process.clock import now_us
+from shared.slurm.answers import text
 from shared.slurm.clusters import ClusterMap
 from shared.slurm.facts import Site
 
@@ -68,7 +69,7 @@ class SlurmPublisher:
         self.published = PublishedFacts()
         self._terms_file = terms_file
         kept = terms_file.read() if terms_file is not None else {}
-        self._changes, self._ends = WaitingChanges(terms.site.name, kept), PublishedEnds()
+        self._changes, self._made = WaitingChanges(terms.site.name, kept), PublishedJobs()
         self._waiting: dict[str, SlurmJob] = {}
         # Of these, how they would be submitted now, where changes of them can be followed.
         self._asked: dict[str, JobSubmitted] = {}
@@ -104,7 +105,10 @@ class SlurmPublisher:
                 self._declare(cluster)
         declared = [self._declared[each.cluster] for each in clusters]
         site = replace(self._site, clusters=ClusterMap.of_declared(declared))
-        self._site, self._terms = site, replace(self._terms, site=site, shapes=NodeShapes(nodes))
+        terms = replace(self._terms, site=site, shapes=NodeShapes(nodes))
+        if terms != self._terms:
+            self._site, self._terms = site, terms
+            self._made.forget_waiting()
 
     def held_at_us(self, job_id: str) -> int:
         """Return when it was published that the user of a job holds it; 0: it was not."""
@@ -156,7 +160,7 @@ class SlurmPublisher:
         before, self._noted, self._aside = self._noted, {}, set()
         self._arrays_shown, self._waiting, self._asked, self._met = set(), {}, {}, set()
         self.held_because = {}
-        self._ends.give_up()
+        self._made.give_up()
         beside = ShownJobs(shown, self._site)
         known = {
             event.id: event
@@ -173,7 +177,7 @@ class SlurmPublisher:
             self._order.published(fresh)
         self._changes.confirm()
         self._keep_terms()
-        self._ends.confirm()
+        self._made.confirm()
         self.published.remember(known)
         self._kept_out &= self.published.submitted
         self._arrays &= self._arrays_shown
@@ -220,7 +224,7 @@ class SlurmPublisher:
             log.warning("unknown field of a job", field=printable(name), job=_name(job))
 
     def _state(self, job: SlurmJob) -> ShownState:
-        if _name(job) in self._aside:
+        if self._aside and _name(job) in self._aside:
             return ShownState.ASIDE
         if job.is_pending:
             return ShownState.WAITS
@@ -229,9 +233,14 @@ class SlurmPublisher:
     def _facts(
         self, job: SlurmJob, beside: ShownJobs, before: Mapping[str, str]
     ) -> Sequence[Envelope]:
-        if (over := self._ends.of(job)) is not None:
-            self._arrays_shown.add(over.array_id)
-            return over.events
+        made = self._made.of(job)
+        if made is not None:
+            return self._as_before(job, made)
+        return self._facts_anew(job, beside, before)
+
+    def _facts_anew(
+        self, job: SlurmJob, beside: ShownJobs, before: Mapping[str, str]
+    ) -> Sequence[Envelope]:
         try:
             if not job.is_placed:
                 return ()
@@ -255,8 +264,29 @@ class SlurmPublisher:
         self._note_waiting(told[0].job_submitted, job)
         array_id, is_known = self._array_of(job, told[0].job_submitted)
         facts = told[1:] if is_known else told
-        self._ends.note(job, facts, array_id)
+        if self._is_settled(job, told[0].job_submitted, found.repaired):
+            self._made.note(job, facts, array_id)
         return facts
+
+    def _as_before(self, job: SlurmJob, made: PublishedJob) -> Sequence[Envelope]:
+        """Return the facts of a job of which nothing is new."""
+        self._arrays_shown.add(made.array_id)
+        if job.is_pending:
+            submitted = JobSubmitted(job_id=job.id_at(self._site))
+            self._waiting[submitted.job_id] = job
+            if self._order is not None:
+                self._order.put(job, submitted)
+        return made.events
+
+    def _is_settled(self, job: SlurmJob, submitted: JobSubmitted, repaired: Set[str]) -> bool:
+        """Return whether nothing can be said of a job as long as Slurm shows it as it is: it has
+        ended, or waits for nobody, and there is nothing to note of it."""
+        if not job.is_pending:
+            return not job.has_nodes
+        job_id, awaits = submitted.job_id, text(job.fields.get("dependency"))
+        is_said = job_id in self._asked or job.is_array or job.is_task
+        is_plain = not (repaired or submitted.held_because or awaits or job_id in self._kept_out)
+        return is_plain and is_said and self._changes.is_followed(job_id)
 
     def _array_of(self, job: SlurmJob, submitted: JobSubmitted) -> tuple[str, bool]:
         """Return the id of the array that a job is or is of, and whether its submission is that of

@@ -21,7 +21,7 @@ from services.slurm.model.fields import CANNOT
 from services.slurm.model.het_jobs import each_part
 from services.slurm.model.jobs import SlurmJob
 from services.slurm.model.start_terms import MARK
-from shared.slurm.facts import Site, identify
+from shared.slurm.facts import Site
 from shared.slurm.grant_answer import GrantAnswer
 
 _NOT_OVER: Final = (
@@ -113,7 +113,7 @@ class RunsSeen:
                 continue
 
     def _id(self, job: SlurmJob) -> str:
-        return identify(job.message(), self._site)
+        return job.id_at(self._site)
 
 
 def _number(job: SlurmJob) -> _Number:

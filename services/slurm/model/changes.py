@@ -54,6 +54,9 @@ class WaitingChanges:
         self._source = source
         self._known: Mapping[str, WaitingTerms] = kept or {}
         self._next: dict[str, WaitingTerms] = {}
+        self._waiting: Mapping[str, SlurmJob] = {}
+        # The jobs as they were then.
+        self._shown: Mapping[str, SlurmJob] = {}
         self._is_first = True
         self.unrecorded: Set[str] = frozenset()
         self.held_by_user: frozenset[str] = frozenset()
@@ -76,6 +79,11 @@ class WaitingChanges:
         found = self._known.get(job_id)
         return found.changed_at_us if found is not None else 0
 
+    def is_followed(self, job_id: str) -> bool:
+        """Return whether a job waited at the look before, and has what is said of it."""
+        found = self._known.get(job_id)
+        return found is not None and not found.changed and not self._is_first
+
     def knows(self, job_id: str) -> bool:
         """Return whether a job waited at the look before."""
         return job_id in self._known
@@ -89,7 +97,7 @@ class WaitingChanges:
     ) -> list[Envelope]:
         """Return what to publish of jobs that wait, by their ids; `asked` is how those would be
         submitted now of which changes can be followed."""
-        self._next = {}
+        self._next, self._waiting = {}, waiting
         return [
             event
             for job_id, job in waiting.items()
@@ -98,7 +106,7 @@ class WaitingChanges:
 
     def confirm(self) -> None:
         """Remember what was published."""
-        self._known, self._is_first = self._next, False
+        self._known, self._shown, self._is_first = self._next, self._waiting, False
         self.held_by_user = self.held_changed = self.unrecorded = frozenset()
 
     def _of(
@@ -110,6 +118,9 @@ class WaitingChanges:
         depends_on_others: DependsOnOthers,
     ) -> Iterator[Envelope]:
         known = self._known.get(job_id)
+        if known is not None and self._shown.get(job_id) == job and not known.changed:
+            self._next[job_id] = known
+            return
         first = known or self._at_first(job_id, job, at_us)
         terms, changed_at_us = terms_of(job), first.changed_at_us
         names = what_changed(job, first.terms, terms, at_us / 1e6, depends_on_others)

@@ -267,6 +267,34 @@ def test_an_order_that_was_not_taken_is_published_again() -> None:
     assert [event.WhichOneof("payload") for event in region.told] == ["job_submitted", "job_held"]
 
 
+def test_a_job_that_waits_as_before_is_not_made_anew_unless_its_nodes_are_others() -> None:
+    region, made = PlayedRegion(), []
+    publisher = SlurmPublisher(region, TERMS)
+
+    def counted(job: SlurmJob, *more: Any) -> Any:
+        made.append(job.job_id)
+        return facts_of(job, *more)
+
+    alpha = ClusterDeclared(cluster="alpha", node_names=["n1"])
+    nodes = [{"name": "n1", "cpus": 4, "partitions": ["all"]}]
+    waits = {**JOB, "partition": "all"}
+    awaits = {**waits, "job_id": 18, "dependency": "singleton"}
+    with patch.object(publisher_module, "facts_of", counted):
+        publisher.declare([alpha], nodes)
+        for _ in range(4):
+            publisher.tell([SlurmJob(waits), SlurmJob(awaits)])
+        assert made == [17, 18, 17, 18, 18, 18]
+        publisher.declare([alpha], nodes)
+        publisher.tell([SlurmJob(waits)])
+        assert len(made) == 6
+        publisher.declare([alpha], [{**nodes[0], "cpus": 8}])
+        publisher.tell([SlurmJob(waits)])
+        publisher.tell([SlurmJob({**waits, "time_limit": 9})])
+        assert made[6:] == [17, 17]
+    submitted = [event.job_submitted for event in region.told if event.HasField("job_submitted")]
+    assert [each.walltime_s for each in submitted] == [300, 300, 540]
+
+
 def test_a_job_that_ended_and_was_published_is_not_made_anew() -> None:
     region, made = Away(), []
     publisher = SlurmPublisher(region, TERMS)
@@ -285,7 +313,7 @@ def test_a_job_that_ended_and_was_published_is_not_made_anew() -> None:
             publisher.tell([SlurmJob(ended), SlurmJob({**JOB, "job_id": 18})])
         publisher.tell([])
         publisher.tell([SlurmJob(ended)])
-    assert made == [17, 17, 18, 18, 18, 17]
+    assert made == [17, 17, 18, 18, 17]
     payloads = [event.WhichOneof("payload") for event in region.told]
     whole = ["job_submitted", "job_finished"]
     assert payloads == [*whole, "job_submitted", *whole]
