@@ -34,6 +34,16 @@ class TermsFile:
         self._kept, self._lines = dict(found), len(lines)
         return found
 
+    def doubt(self, known: Mapping[str, WaitingTerms]) -> None:
+        """Forget jobs of which something else is being said: until that was heard, nobody knows
+        what was. Raises OSError."""
+        doubted = [name for name, each in self._kept.items() if each != known.get(name)]
+        if doubted:
+            self._append([[name] for name in doubted])
+            self._kept = {
+                name: each for name, each in self._kept.items() if each == known.get(name)
+            }
+
     def keep(self, known: Mapping[str, WaitingTerms]) -> None:
         """Keep what was said of the jobs that wait now. Raises OSError."""
         kept = self._kept
@@ -48,10 +58,13 @@ class TermsFile:
                 fresh.write_text(_lines(rows), encoding="utf-8")
             self._lines = len(rows)
         else:
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(_lines(rows))
-            self._lines += len(rows)
+            self._append(rows)
         self._kept = dict(known)
+
+    def _append(self, rows: list[list[Any]]) -> None:
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(_lines(rows))
+        self._lines += len(rows)
 
 
 def _lines(rows: list[list[Any]]) -> str:

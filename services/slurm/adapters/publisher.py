@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Final
@@ -21,7 +21,7 @@ from services.slurm.adapters.quotes import NewJob
 from services.slurm.adapters.region import AskedRegion
 from services.slurm.adapters.runs import RunsSeen
 from services.slurm.adapters.sending import latest_us, send
-from services.slurm.model.changes import WaitingChanges
+from services.slurm.model.changes import WaitingChanges, WaitingTerms
 from services.slurm.model.facts import SlurmTerms, facts_of
 from services.slurm.model.fields import CANNOT, unknown_fields, why_not_followed
 from services.slurm.model.jobs import SlurmJob
@@ -50,7 +50,8 @@ class ShownState(StrEnum):
 
 
 class SlurmPublisher:
-    """Sends each fact once: after a restart it is sent again, a copy that nobody counts.
+    """Sends each fact once: after a restart it is sent again, a copy that nobody counts, but for
+    submissions that placement has.
 
     A job whose facts fail is set aside with its reason, noted once, and holds up no other. It is
     tried again with each look at Slurm.
@@ -70,6 +71,8 @@ class SlurmPublisher:
         self._terms_file = terms_file
         kept = terms_file.read() if terms_file is not None else {}
         self._changes, self._made = WaitingChanges(terms.site.name, kept), PublishedJobs()
+        # Changes of jobs that were said, and of which nobody knows whether that was heard.
+        self._unsaid: list[Envelope] = []
         self._waiting: dict[str, SlurmJob] = {}
         # Of these, how they would be submitted now, where changes of them can be followed.
         self._asked: dict[str, JobSubmitted] = {}
@@ -150,13 +153,15 @@ class SlurmPublisher:
 
     def tell(self, jobs: Iterable[SlurmJob]) -> bool:
         """Publish what is new of these jobs; return whether anything was. Raises UnansweredError:
-        then none of it counts as published."""
+        then all of it is published again, whatever is changed until then."""
         shown = list(jobs)
         ended = self._runs.ended(shown)
         self._kept_out |= self._runs.kept_out
         self._changes.held_by_user |= self._runs.held_by_user
         self._changes.held_changed |= self._runs.held_changed
-        self._changes.unrecorded = self._runs.known | self.published.submitted
+        # What they were submitted as is not said again: they may be others by now.
+        self.published.submitted |= self._runs.known
+        self._changes.unrecorded = self.published.submitted
         before, self._noted, self._aside = self._noted, {}, set()
         self._arrays_shown, self._waiting, self._asked, self._met = set(), {}, {}, set()
         self.held_because = {}
@@ -168,15 +173,18 @@ class SlurmPublisher:
             for event in self._facts(job, beside, before)
         }
         fresh = [event for event in known.values() if not self.published.has(event)]
-        fresh += self._changes.events(
+        self._unsaid += self._changes.events(
             self._waiting, now_us(), self._asked, beside.depends_on_others
         )
+        self._changes.confirm()
+        self._keep(TermsFile.doubt)
+        fresh += self._unsaid
         self._send(fresh, before)
+        self._keep(TermsFile.keep)
+        self._unsaid = []
         self._new.extend(self._came(fresh))
         if self._order is not None:
             self._order.published(fresh)
-        self._changes.confirm()
-        self._keep_terms()
         self._made.confirm()
         self.published.remember(known)
         self._kept_out &= self.published.submitted
@@ -185,11 +193,11 @@ class SlurmPublisher:
         self.states = Counter(self._state(job) for job in shown)
         return bool(fresh)
 
-    def _keep_terms(self) -> None:
+    def _keep(self, keep: Callable[[TermsFile, Mapping[str, WaitingTerms]], None]) -> None:
         if self._terms_file is None:
             return
         try:
-            self._terms_file.keep(self._changes.known)
+            keep(self._terms_file, self._changes.known)
         except OSError as error:
             log.error("what was said of jobs is not kept", problem=str(error))
 
