@@ -143,7 +143,7 @@ async def _connect(
     terms, declarer = both.terms(nodes), _Declarer(both)
     manager = (own.site, f"Slurm {both.name} of {own.site}", both.clusters)
     order = SlurmOrder(region, OrderTerms(slurm), manager, own.order_every_s)
-    runs = RunsSeen.beside(region, site, both.clusters)
+    runs = RunsSeen.beside(region, site)
     publisher = SlurmPublisher(region, terms, runs, order, TermsFile(own.terms))
     declared = await until.done("Slurm and ingest", lambda: declarer.declare(publisher, terms))
     declarer.note_left_out(declared)

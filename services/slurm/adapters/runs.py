@@ -59,15 +59,12 @@ class RunsSeen:
         self.held_changed: frozenset[str] = frozenset()
 
     @classmethod
-    def beside(cls, region: AskedRegion, site: Site, clusters: Iterable[str]) -> "RunsSeen":
-        """Return what a process that was started remembers: what placement knows."""
+    def beside(cls, region: AskedRegion, site: Site) -> "RunsSeen":
+        """Return what a process that was started remembers: what placement knows. Jobs that may not
+        begin yet are in the queue of no cluster."""
 
         def listed() -> Sequence[ListedJob]:
-            requests = (
-                ListJobsRequest(cluster=cluster, standings=_NOT_OVER) for cluster in clusters
-            )
-            found = [job for request in requests for job in region.jobs(request)]
-            return list({job.job_id: job for job in found}.values())
+            return region.jobs(ListJobsRequest(standings=_NOT_OVER))
 
         return cls(site, listed)
 

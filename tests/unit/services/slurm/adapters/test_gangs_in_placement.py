@@ -191,7 +191,7 @@ class Course:
         """Start the process anew."""
         self.slurm.left = _ALL
         looks, notes = SlurmLooks(self.slurm), JobNotes(self.slurm)  # type: ignore[arg-type]
-        runs = RunsSeen.beside(self.told, SITE, ["alpha"])
+        runs = RunsSeen.beside(self.told, SITE)
         self.publisher = SlurmPublisher(self.told, self._terms, runs)
         self.obedience = Obedience(
             self.slurm,  # type: ignore[arg-type]
