@@ -205,19 +205,17 @@ _SHOWN: Final = (
     *("pre_sus_time", "resize_time", "restart_cnt", "start_time", "state_reason", "suspend_time"),
     *("system_comment", "tres_alloc_str"),
 )
-# The same, and nobody reads it: it is kept of no job.
-UNREAD: Final = frozenset(
-    {
-        *("allocating_node", "association_id", "batch_host", "billable_tres"),
-        *("burst_buffer_state", "cluster_features", "command", "current_working_directory"),
-        *("derived_exit_code", "federation_origin", "federation_siblings_active", "gres_detail"),
-        *("group_id", "group_name", "job_resources", "job_size_str", "last_sched_evaluation"),
-        *("licenses_allocated", "max_cpus", "preempt_time", "preemptable_time"),
-        *("priority_by_partition", "scheduled_nodes", "show_flags", "standard_error"),
-        *("standard_input", "standard_output", "state_description", "stderr_expanded"),
-        *("stdin_expanded", "stdout_expanded", "step_id", "submit_line"),
-    }
+_NOTED: Final = (
+    *("allocating_node", "association_id", "batch_host", "billable_tres", "burst_buffer_state"),
+    *("cluster_features", "command", "current_working_directory", "derived_exit_code"),
+    *("federation_origin", "federation_siblings_active", "gres_detail", "group_id", "group_name"),
+    *("job_resources", "job_size_str", "last_sched_evaluation", "licenses_allocated", "max_cpus"),
+    *("preempt_time", "preemptable_time", "priority_by_partition", "scheduled_nodes", "show_flags"),
+    *("standard_error", "standard_input", "standard_output", "state_description"),
+    *("stderr_expanded", "stdin_expanded", "stdout_expanded", "step_id", "submit_line"),
 )
+# What nobody here reads is kept of no job.
+UNREAD: Final = frozenset({*_NOTED, *_SLURM} - {"cpus_per_task", "requeue"})
 
 
 def _table() -> Iterator[tuple[str, JobField]]:
@@ -229,7 +227,7 @@ def _table() -> Iterator[tuple[str, JobField]]:
         yield name, JobField(Treatment.HELD, what, why)
     for name, what in _SLURM.items():
         yield name, JobField(Treatment.SLURM, what)
-    for name in (*_SHOWN, *UNREAD):
+    for name in (*_SHOWN, *_NOTED):
         yield name, JobField(Treatment.SHOWN, "what became of the job, or a note")
 
 
