@@ -71,6 +71,9 @@ end
 
 function slurm_job_modify(job, existing, partitions, user)
    local is_operator = user == 0 or user == slurm_user
+   if not is_operator then
+      leave_word()
+   end
    local is_release = job.priority ~= nil and job.priority ~= slurm.NO_VAL and job.priority ~= 0
    local before = existing.comment or ""
    local comment = job.comment or before

@@ -22,6 +22,7 @@ from services.slurm.adapters.drains import DrainPublisher
 from services.slurm.adapters.giving_back import alone
 from services.slurm.adapters.heartbeat import SlurmHeartbeat
 from services.slurm.adapters.kept_runs import EndedRuns
+from services.slurm.adapters.kept_terms import TermsFile
 from services.slurm.adapters.limited import LimitedStarts
 from services.slurm.adapters.looks import SlurmLooks
 from services.slurm.adapters.lost_starts import LostStarts
@@ -65,8 +66,9 @@ _LOST_EVERY_S: Final = 10.0
 # The plugin leaves its word a moment before Slurm has the job.
 _WORD_BEFORE_S: Final = 0.05
 # Slurm answers no more than this part of the time, since slurmctld has others to answer; where jobs
-# come, whose users wait, a larger one.
+# come, whose users wait, a larger one, and a smaller one while nothing happens.
 _MOST_OF_TIME: Final = 0.2
+_MOST_WHILE_IDLE: Final = 0.05
 _MOST_WHERE_JOBS_COME: Final = 0.5
 
 log = structlog.get_logger(__name__)
@@ -142,8 +144,8 @@ async def _connect(
     terms, declarer = both.terms(nodes), _Declarer(both)
     manager = (own.site, f"Slurm {both.name} of {own.site}", both.clusters)
     order = SlurmOrder(region, OrderTerms(slurm), manager, own.order_every_s)
-    runs = RunsSeen.beside(region, site, both.clusters)
-    publisher = SlurmPublisher(region, terms, runs, order)
+    runs = RunsSeen.beside(region, site)
+    publisher = SlurmPublisher(region, terms, runs, order, TermsFile(own.terms))
     declared = await until.done("Slurm and ingest", lambda: declarer.declare(publisher, terms))
     declarer.note_left_out(declared)
     # Before that it rejects their jobs.
@@ -352,10 +354,17 @@ class _Looks:
             self.tried.set()
             is_busy = time.monotonic() < self._busy_until_s
             every_s = self._own.looks_every_s if is_busy else self._own.idle_looks_every_s
-            pause_s = max(every_s, _rest_s(self._answered_in_s, _MOST_OF_TIME))
+            pause_s = max(every_s, self._longest_rest_s(is_busy=is_busy))
             least_s = _rest_s(self._answered_in_s, _MOST_WHERE_JOBS_COME)
             await asyncio.sleep(least_s)
             await self._word.wait(pause_s - least_s)
+
+    def _longest_rest_s(self, *, is_busy: bool) -> float:
+        """Return how long to rest where nobody leaves word: no longer than until this process has
+        to speak."""
+        busy_s = _rest_s(self._answered_in_s, _MOST_OF_TIME)
+        idle_s = min(_rest_s(self._answered_in_s, _MOST_WHILE_IDLE), self._own.speaks_every_s)
+        return busy_s if is_busy else max(busy_s, idle_s)
 
     def _look(self) -> None:
         self._word.heard()

@@ -26,6 +26,11 @@ class SlurmSettings(EnvironmentSettings):
         Path("/var/lib/coplace-slurm/cursor"),
         description="How far decisions are obeyed: without it those that are kept are read again",
     )
+    terms_file: Path | None = Field(
+        None,
+        description="What was said of jobs that wait: without it they are submitted anew at a"
+        " start; by itself `terms` beside the cursor",
+    )
     ended_dir: Path = Field(
         Path("/var/lib/coplace-slurm/ended"),
         description="Where jobcomp.lua keeps the runs that ended, until they are published",
@@ -80,6 +85,11 @@ class SlurmSettings(EnvironmentSettings):
     def heartbeat(self) -> Path:
         """Return the file whose time is when Coplace last spoke."""
         return self.heartbeat_file or self.cursor_file.with_name("heartbeat")
+
+    @property
+    def terms(self) -> Path:
+        """Return the file of what was said of jobs that wait."""
+        return self.terms_file or self.cursor_file.with_name("terms")
 
 
 class SlurmClusterEntry(NodesEntry):

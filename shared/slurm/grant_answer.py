@@ -21,8 +21,8 @@ class GrantAnswer(NamedTuple):
     a requeued job another one, and keeps its comments. `limit` (minutes, or UNLIMITED), `requeue`
     (0 or 1), `sizes` (the least and the most nodes, 0 for any), `cpus` (the least of a node) and
     `wanted` (nodes) are what its user asked for, since a start puts others in their place; empty
-    where it does not say. Of a heterogeneous job Slurm gives all parts the word of the first:
-    `parts` has that of each, and the nodes that are `excluded`.
+    where it does not say, or Slurm has them again. Of a heterogeneous job Slurm gives all parts the
+    word of the first: `parts` has that of each, and the nodes that are `excluded`.
     """
 
     grant: int = 0
@@ -36,6 +36,11 @@ class GrantAnswer(NamedTuple):
     wanted: str = ""
     parts: str = ""
     excluded: str = ""
+
+    @property
+    def has_terms(self) -> bool:
+        """Return whether it has what its user asked for, since Slurm has something else."""
+        return self.is_started or bool(self.limit)
 
     @classmethod
     def parse(cls, admin_comment: str) -> Self:

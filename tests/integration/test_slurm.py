@@ -332,6 +332,56 @@ def test_a_job_whose_terms_were_changed_while_it_waits_runs_by_its_new_ones(
     assert finished.partition == "big"
 
 
+def test_another_begin_another_dependency_and_what_changed_while_the_process_was_away(
+    region: Region,
+) -> None:
+    def update(number: int, *changes: str) -> None:
+        region.slurm.say("scontrol", "update", f"JobId={number}", *changes)
+
+    later = region.slurm.submit("sleep 1", "--begin=now+1hour", "--time=5")
+    behind = region.slurm.submit("sleep 1", "--time=5", f"--dependency=afterok:{later}")
+    away = region.slurm.submit("sleep 1", "--begin=now+1hour", "--time=5")
+    ids = {number: region.id_of(number) for number in (later, behind, away)}
+    for number in (later, away):
+        region.until_said("begin not before", "why", ids[number])
+    region.until_said("it has not ended", "why", ids[behind])
+    update(behind, "Dependency=")
+    region.until(partial(region.facts, JobFinished, ids[behind]), "the end of what waits no more")
+    region.kill()
+    update(away, "StartTime=now", "TimeLimit=3")
+    region.start()
+    region.until(partial(region.facts, JobFinished, ids[away]), "the end of what was changed")
+    assert max(each.walltime_s for each in region.facts(JobSubmitted, ids[away])) == 300
+    assert min(each.walltime_s for each in region.facts(JobSubmitted, ids[away])) == 180
+    update(later, "StartTime=now", "Deadline=now+4hours")
+    region.until(partial(region.facts, JobFinished, ids[later]), "the end of what begins sooner")
+    told = max(region.facts(JobSubmitted, ids[later]), key=lambda each: each.changed_at_us)
+    assert told.deadline_at_us > told.changed_at_us
+
+
+def test_a_job_whose_start_was_declined_has_what_its_user_asked_for_and_may_be_changed(
+    region: Region,
+) -> None:
+    region.slurm.say("scontrol", "update", "PartitionName=all", "State=DOWN")
+    number = region.slurm.submit("sleep 1", "--nodes=1", "--time=5")
+    job_id = region.id_of(number)
+    region.until(lambda: region.job(number).word.is_started, "the release")
+    region.ask("hold", job_id, "--reason", "ask ada first")
+    region.until(partial(region.facts, JobDeclined, job_id), "the answer")
+    of = region.job(number)
+    assert (of.fields["time_limit"], of.fields["required_nodes"], of.word.grant) == (5, "", 1)
+    region.slurm.say("scontrol", "update", f"JobId={number}", "TimeLimit=3")
+
+    def is_changed() -> bool:
+        return any(each.changed_at_us for each in region.facts(JobSubmitted, job_id))
+
+    region.until(is_changed, "the change")
+    region.slurm.say("scontrol", "update", "PartitionName=all", "State=UP")
+    region.ask("release", job_id)
+    region.until(partial(region.facts, JobFinished, job_id), "its end in Coplace")
+    assert region.job(number).asked_limit_min == 3
+
+
 def test_whom_coplace_let_in_while_the_process_was_away_nobody_holds_again(
     region: Region,
 ) -> None:

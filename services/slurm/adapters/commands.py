@@ -11,6 +11,7 @@ import structlog
 
 from coplace_client.errors import UnusableError
 from services.slurm.model.declared import records_of
+from services.slurm.model.fields import UNREAD
 from services.slurm.model.forms import NEWEST_FORM, unknown_form, unreadable_jobs
 from services.slurm.model.het_jobs import lacks_parts, with_gangs
 from services.slurm.model.jobs import SlurmJob
@@ -69,7 +70,8 @@ class Slurm:
         self, called: Callable[[str, bool], object] = lambda _program, _answered: None
     ) -> None:
         self._called = called
-        self._running: set[subprocess.Popen[str]] = set()
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._last: Mapping[Any, SlurmJob] = {}
         self._is_stopped = False
         self._sinfo_has_groups = False
         self._option = _JSON
@@ -118,7 +120,8 @@ class Slurm:
     def jobs(self, number: int = 0) -> list[SlurmJob]:
         """Return the jobs that it knows: those that ended for MinJobAge seconds. With a number
         those of it at least: versions before 23.02 show all, which takes them longer. A
-        heterogeneous job that waits is one."""
+        heterogeneous job that waits is one. What is shown as it was before is the same object, so
+        that nobody has to work out anew what it is."""
         only = [f"--jobs={number}"] if number else []
         try:
             shown = self._json("squeue", "--states=all", *only, "--json")
@@ -126,12 +129,27 @@ class Slurm:
             if number and _UNKNOWN in error.words:
                 return []
             raise
-        found = [SlurmJob(fields) for fields in _objects(shown, "jobs")]
+        found = list(map(self._job, _objects(shown, "jobs")))
         if found and "meta" in shown and not any(job.is_readable for job in found):
             raise SlurmError(unreadable_jobs(shown))
         if number and lacks_parts(found):
             return self.jobs()
+        if not number:
+            self._last = {_number(job.fields): job for job in found}
         return with_gangs(found)
+
+    def _job(self, fields: Mapping[str, Any]) -> SlurmJob:
+        before = self._last.get(_number(fields))
+        return before if before is not None and before.fields is fields else SlurmJob(fields)
+
+    def _kept(self, shown: dict[str, Any]) -> Mapping[str, Any]:
+        """Return an object of an answer, a job without what nobody reads of it; one that is shown
+        as before has the fields that are known."""
+        if "job_state" not in shown:
+            return shown
+        fields = {name: shown[name] for name in shown if name not in UNREAD}
+        before = self._last.get(_number(fields))
+        return before.fields if before is not None and before.fields == fields else fields
 
     def release(self, job: str, release: Release) -> None:
         """Start a held job as soon as its nodes are free."""
@@ -164,9 +182,9 @@ class Slurm:
         """Let a job that waits not start before it is released."""
         self._change("scontrol", "hold", job)
 
-    def leave(self, job: str, word: GrantAnswer | str) -> None:
-        """Leave the word on a grant with its job, or none."""
-        self._change("scontrol", "update", f"JobId={job}", f"AdminComment={word}")
+    def leave(self, job: str, word: GrantAnswer | str, changes: Sequence[str] = ()) -> None:
+        """Leave the word on a grant with its job, or none, and give it what else is to change."""
+        self._change("scontrol", "update", f"JobId={job}", *changes, f"AdminComment={word}")
 
     def comment(self, jobs: str, field: str, note: str) -> None:
         """Set a comment of jobs that wait: SystemComment or Comment."""
@@ -225,7 +243,7 @@ class Slurm:
     def _written(self, *command: str) -> Mapping[str, Any]:
         said = self._said(*command)
         try:
-            found = json.loads(said, strict=False)
+            found = json.loads(said, strict=False, object_hook=self._kept)
         except (ValueError, RecursionError) as error:
             raise SlurmError(f"{' '.join(command)} wrote no JSON: {error}: {_NEEDED}") from None
         if not isinstance(found, dict):
@@ -241,19 +259,17 @@ class Slurm:
             raise SlurmError(f"{' '.join(command)}: {error}") from None
         self._called(command[0], not code)
         if code:
-            words = (complained or said).strip()[:_MOST_SAID]
+            words = (complained or said).decode(errors="replace").strip()[:_MOST_SAID]
             raise SlurmError(f"{' '.join(command)}: {words}", words)
-        return said
+        return said.decode(errors="replace")
 
-    def _run(self, command: Sequence[str]) -> tuple[int, str, str]:
+    def _run(self, command: Sequence[str]) -> tuple[int, bytes, bytes]:
         if self._is_stopped:
             raise SlurmError(f"{' '.join(command)}: this process ends")
         with subprocess.Popen(
             command,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            encoding="utf-8",
-            errors="replace",
             env={**os.environ, "SLURM_TIME_FORMAT": "%s"},
         ) as running:
             self._running.add(running)
@@ -267,6 +283,12 @@ class Slurm:
             finally:
                 self._running.discard(running)
         return running.returncode, said, complained
+
+
+def _number(fields: Mapping[str, Any]) -> Any:
+    """What Slurm calls a job; None for what is no number."""
+    number = fields.get("job_id")
+    return number if isinstance(number, int) else None
 
 
 def _limits(release: Release) -> Iterator[str]:

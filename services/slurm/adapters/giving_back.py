@@ -111,9 +111,9 @@ def restored(job: Mapping[str, Any]) -> tuple[str, ...]:
 def _restored(job: Mapping[str, Any]) -> Iterator[str]:
     """Yield what a grant changed, as it was before."""
     comment = str(job.get("admin_comment") or "")
-    if "coplace grant=" not in comment:
+    before = _before(job, comment) if "coplace grant=" in comment else {}
+    if "limit" not in before and not _STARTED.search(comment):
         return
-    before = _before(job, comment)
     if str(job.get("required_nodes") or "") != before.get("wanted", ""):
         yield f"ReqNodeList={before.get('wanted', '')}"
     has_sizes = f"{_number(job, 'node_count') or 0}-{_number(job, 'max_nodes') or 0}"

@@ -15,7 +15,7 @@ from services.slurm.adapters.region import AskedRegion
 from services.slurm.model.jobs import SlurmJob
 from services.slurm.model.limits import limited_by
 from shared.process.clock import now_us
-from shared.slurm.facts import Site, identify
+from shared.slurm.facts import Site
 
 # Slurm may count a job a moment longer than it runs.
 _LASTS_S: Final = 3.0
@@ -66,7 +66,7 @@ class LimitedStarts:
         """Decline starts that Slurm has not made for a limit in some seconds. Raises SlurmError and
         UnansweredError."""
         now_s = self._clock_s()
-        limited = {identify(job.message(), self._site): job for job in shown if limited_by(job)}
+        limited = {job.id_at(self._site): job for job in shown if limited_by(job)}
         self._since_s = {name: self._since_s.get(name, now_s) for name in limited}
         beside = frozenset(job.job_id for job in shown if job.has_nodes)
         for name, job in limited.items():
@@ -89,7 +89,7 @@ class LimitedStarts:
         now_s = self._clock_s()
         for job in shown:
             if job.is_pending and job.word.grant and not job.word.is_started:
-                name = identify(job.message(), self._site)
+                name = job.id_at(self._site)
                 self._declined.setdefault(name, _Limited("", now_s, 0, frozenset(), may=True))
 
     def let_in(self, shown: Iterable[SlurmJob], *, limits_changed: bool) -> None:
@@ -99,7 +99,7 @@ class LimitedStarts:
             return
         now_s, jobs = self._clock_s(), list(shown)
         with_nodes = {job.job_id for job in jobs if job.has_nodes}
-        waiting = {identify(job.message(), self._site) for job in jobs if job.is_pending}
+        waiting = {job.id_at(self._site) for job in jobs if job.is_pending}
         for name, each in list(self._declined.items()):
             if name not in waiting:
                 del self._declined[name]

@@ -49,9 +49,9 @@ class SlurmLooks:
                 return picked
         began_s = self._now_s()
         jobs = self._slurm.jobs(number)
-        if any(number not in _numbers_of(job) for job in jobs):  # before 23.02 it shows all
+        if any(number not in job.numbers for job in jobs):  # before 23.02 it shows all
             self._keep(began_s, jobs)
-        return among([job for job in jobs if number in _numbers_of(job)])
+        return among([job for job in jobs if number in job.numbers])
 
     @contextmanager
     def changing(self, *jobs: SlurmJob) -> Iterator[None]:
@@ -59,7 +59,7 @@ class SlurmLooks:
         try:
             yield
         finally:
-            numbers = chain.from_iterable(map(_numbers_of, jobs))
+            numbers = chain.from_iterable(job.numbers for job in jobs)
             self._changed_s.update(dict.fromkeys(numbers, self._now_s()))
 
     def _is_changed(self, number: int, look: _Look) -> bool:
@@ -70,14 +70,10 @@ class SlurmLooks:
             return
         by_number = defaultdict[int, list[SlurmJob]](list)
         for job in jobs:
-            for number in _numbers_of(job):
+            for number in job.numbers:
                 by_number[number].append(job)
         self._last = _Look(began_s, dict(by_number))
         # What changed since this look began is not in a look that ends behind it either.
         for number, changed_s in [*self._changed_s.items()]:
             if number not in by_number and changed_s < began_s:
                 self._changed_s.pop(number, None)
-
-
-def _numbers_of(job: SlurmJob) -> set[int]:
-    return {job.job_id, job.array_number, job.het_number} - {0}

@@ -7,6 +7,7 @@ from functools import partial
 from itertools import chain
 from typing import Final
 
+import structlog
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_pb2 import VERDICT_ACTION, VERDICT_START, PlacementDecided
 
@@ -34,21 +35,23 @@ from services.slurm.processor.orders import (
     Requeue,
     Resume,
     Suspend,
-    is_too_soon,
     orders,
     orders_of_refused,
+    why_too_soon,
 )
 from shared.domain.array_tasks import as_task
 from shared.domain.hostlist import expand
 from shared.domain.printable import printable
 from shared.process.clock import now_us
 from shared.slurm.facts import Site
+from shared.slurm.grant_answer import GrantAnswer
 
 # Placement waits for a word on these.
 ANSWERED: Final = frozenset({VERDICT_START, VERDICT_ACTION})
 # Slurm's number in an id, with what it says of a task or a part behind it.
 _NUMBER: Final = re.compile(r"/(\d{1,12})[^/]*/\d+(?:_\d+)?$")
 
+log = structlog.get_logger(__name__)
 _COMMANDS: Final[Mapping[type[Order], Callable[[Slurm, str], None]]] = {
     Cancel: lambda slurm, job: slurm.cancel(job),
     Suspend: lambda slurm, job: slurm.suspend(job),
@@ -85,8 +88,8 @@ class Obedience:
         done again."""
         job = self._job(decision.job_id)
         at_us, held_at_us = now_us(), self._held_at_us(decision.job_id)
-        if is_too_soon(decision, job, at_us, held_at_us):
-            raise SlurmBusyError("its user held it a moment ago")
+        if too_soon := why_too_soon(decision, job, at_us, held_at_us):
+            raise SlurmBusyError(too_soon)
         found = orders(decision, job, at_us, held_at_us, self._changed_at_us(decision.job_id))
         try:
             return self._all_carried_out(found, decision, job)
@@ -193,8 +196,21 @@ class Obedience:
         if now is not None and now.has_nodes:
             return False
         with self._looks.changing(job):
-            self._slurm.leave(job.name_in_slurm, job.answered(order.word))
+            self._take_back(now or job, order.word)
         return True
+
+    def _take_back(self, job: SlurmJob, word: GrantAnswer) -> None:
+        """Give a held job what its user asked for again, who may change it from now on. Where Slurm
+        refuses that, the word keeps it."""
+        changes = () if job.parts else restored(job.fields)
+        try:
+            for part in job.parts:
+                self._slurm.restore(part.name_in_slurm, restored(part.fields))
+            about_it = word._replace(submit_s=job.submit_s)
+            self._slurm.leave(job.name_in_slurm, about_it, changes)
+        except SlurmRefusedError as error:
+            log.warning("not restored", job=job.name_in_slurm, problem=str(error))
+            self._slurm.leave(job.name_in_slurm, job.answered(word))
 
 
 def _about(job: SlurmJob, release: Release) -> Release:

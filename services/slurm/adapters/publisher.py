@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Final
@@ -13,22 +13,24 @@ from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import HOLDER_USER, JobSubmitted
 
 from coplace_client.facts import fact
+from services.slurm.adapters.kept_terms import TermsFile
 from services.slurm.adapters.order import SlurmOrder
-from services.slurm.adapters.published_ends import PublishedEnds
 from services.slurm.adapters.published_facts import PublishedFacts
+from services.slurm.adapters.published_jobs import PublishedJob, PublishedJobs
 from services.slurm.adapters.quotes import NewJob
 from services.slurm.adapters.region import AskedRegion
 from services.slurm.adapters.runs import RunsSeen
 from services.slurm.adapters.sending import latest_us, send
-from services.slurm.model.changes import WaitingChanges
+from services.slurm.model.changes import WaitingChanges, WaitingTerms
 from services.slurm.model.facts import SlurmTerms, facts_of
-from services.slurm.model.fields import unknown_fields, why_not_followed
+from services.slurm.model.fields import CANNOT, unknown_fields, why_not_followed
 from services.slurm.model.jobs import SlurmJob
 from services.slurm.model.shapes import NodeShapes
 from services.slurm.model.start_terms import MARK, ShownJobs, release
 from shared.domain.array_tasks import as_task
 from shared.domain.printable import printable
 from shared.process.clock import now_us
+from shared.slurm.answers import text
 from shared.slurm.clusters import ClusterMap
 from shared.slurm.facts import Site
 
@@ -48,7 +50,8 @@ class ShownState(StrEnum):
 
 
 class SlurmPublisher:
-    """Sends each fact once: after a restart it is sent again, a copy that nobody counts.
+    """Sends each fact once: after a restart it is sent again, a copy that nobody counts, but for
+    submissions that placement has.
 
     A job whose facts fail is set aside with its reason, noted once, and holds up no other. It is
     tried again with each look at Slurm.
@@ -60,16 +63,23 @@ class SlurmPublisher:
         terms: SlurmTerms,
         runs: RunsSeen | None = None,
         order: SlurmOrder | None = None,
+        terms_file: TermsFile | None = None,
     ) -> None:
         self._region, self._terms, self._site = region, terms, terms.site
         self._runs, self._order = runs or RunsSeen(), order
         self.published = PublishedFacts()
-        self._changes, self._ends = WaitingChanges(terms.site.name), PublishedEnds()
+        self._terms_file = terms_file
+        kept = terms_file.read() if terms_file is not None else {}
+        self._changes, self._made = WaitingChanges(terms.site.name, kept), PublishedJobs()
+        # Changes of jobs that were said, and of which nobody knows whether that was heard.
+        self._unsaid: list[Envelope] = []
         self._waiting: dict[str, SlurmJob] = {}
         # Of these, how they would be submitted now, where changes of them can be followed.
         self._asked: dict[str, JobSubmitted] = {}
-        # Jobs that were held since something that Slurm says of their start was not understood.
+        # Jobs that were held since something of them was not understood or can't be followed, and
+        # those of them for which it has come now.
         self._kept_out: set[str] = set()
+        self._met: set[str] = set()
         self._declared: dict[str, ClusterDeclared] = {}
         # The nodes of clusters that were noted since they are not those that are declared.
         self._unlike: dict[str, tuple[str, ...]] = {}
@@ -98,7 +108,10 @@ class SlurmPublisher:
                 self._declare(cluster)
         declared = [self._declared[each.cluster] for each in clusters]
         site = replace(self._site, clusters=ClusterMap.of_declared(declared))
-        self._site, self._terms = site, replace(self._terms, site=site, shapes=NodeShapes(nodes))
+        terms = replace(self._terms, site=site, shapes=NodeShapes(nodes))
+        if terms != self._terms:
+            self._site, self._terms = site, terms
+            self._made.forget_waiting()
 
     def held_at_us(self, job_id: str) -> int:
         """Return when it was published that the user of a job holds it; 0: it was not."""
@@ -140,16 +153,19 @@ class SlurmPublisher:
 
     def tell(self, jobs: Iterable[SlurmJob]) -> bool:
         """Publish what is new of these jobs; return whether anything was. Raises UnansweredError:
-        then none of it counts as published."""
+        then all of it is published again, whatever is changed until then."""
         shown = list(jobs)
         ended = self._runs.ended(shown)
         self._kept_out |= self._runs.kept_out
         self._changes.held_by_user |= self._runs.held_by_user
         self._changes.held_changed |= self._runs.held_changed
+        # What they were submitted as is not said again: they may be others by now.
+        self.published.submitted |= self._runs.known
+        self._changes.unrecorded = self.published.submitted
         before, self._noted, self._aside = self._noted, {}, set()
-        self._arrays_shown, self._waiting, self._asked = set(), {}, {}
+        self._arrays_shown, self._waiting, self._asked, self._met = set(), {}, {}, set()
         self.held_because = {}
-        self._ends.give_up()
+        self._made.give_up()
         beside = ShownJobs(shown, self._site)
         known = {
             event.id: event
@@ -157,19 +173,33 @@ class SlurmPublisher:
             for event in self._facts(job, beside, before)
         }
         fresh = [event for event in known.values() if not self.published.has(event)]
-        fresh += self._changes.events(self._waiting, now_us(), self._asked)
+        self._unsaid += self._changes.events(
+            self._waiting, now_us(), self._asked, beside.depends_on_others
+        )
+        self._changes.confirm()
+        self._keep(TermsFile.doubt)
+        fresh += self._unsaid
         self._send(fresh, before)
+        self._keep(TermsFile.keep)
+        self._unsaid = []
         self._new.extend(self._came(fresh))
         if self._order is not None:
             self._order.published(fresh)
-        self._changes.confirm()
-        self._ends.confirm()
+        self._made.confirm()
         self.published.remember(known)
         self._kept_out &= self.published.submitted
         self._arrays &= self._arrays_shown
         self._runs.remember(shown)
         self.states = Counter(self._state(job) for job in shown)
         return bool(fresh)
+
+    def _keep(self, keep: Callable[[TermsFile, Mapping[str, WaitingTerms]], None]) -> None:
+        if self._terms_file is None:
+            return
+        try:
+            keep(self._terms_file, self._changes.known)
+        except OSError as error:
+            log.error("what was said of jobs is not kept", problem=str(error))
 
     def new_jobs(self) -> Sequence[NewJob]:
         """Return the jobs that wait and were published since the last call."""
@@ -188,7 +218,8 @@ class SlurmPublisher:
         if self._order is not None:
             self._order.put(job, submitted)
         is_followed = submitted.held_by == HOLDER_USER or not submitted.held_because
-        is_let_in = job_id not in self._kept_out and not why_not_followed(job, self._terms.select)
+        is_kept_out = job_id in self._kept_out - self._met
+        is_let_in = not (is_kept_out or why_not_followed(job, self._terms.select))
         if job.is_pending and (is_let_in or self._changes.knows(job_id)):
             self._waiting[job_id] = job
             if is_let_in and is_followed and not (job.is_array or job.is_task):
@@ -201,7 +232,7 @@ class SlurmPublisher:
             log.warning("unknown field of a job", field=printable(name), job=_name(job))
 
     def _state(self, job: SlurmJob) -> ShownState:
-        if _name(job) in self._aside:
+        if self._aside and _name(job) in self._aside:
             return ShownState.ASIDE
         if job.is_pending:
             return ShownState.WAITS
@@ -210,9 +241,14 @@ class SlurmPublisher:
     def _facts(
         self, job: SlurmJob, beside: ShownJobs, before: Mapping[str, str]
     ) -> Sequence[Envelope]:
-        if (over := self._ends.of(job)) is not None:
-            self._arrays_shown.add(over.array_id)
-            return over.events
+        made = self._made.of(job)
+        if made is not None:
+            return self._as_before(job, made)
+        return self._facts_anew(job, beside, before)
+
+    def _facts_anew(
+        self, job: SlurmJob, beside: ShownJobs, before: Mapping[str, str]
+    ) -> Sequence[Envelope]:
         try:
             if not job.is_placed:
                 return ()
@@ -236,8 +272,29 @@ class SlurmPublisher:
         self._note_waiting(told[0].job_submitted, job)
         array_id, is_known = self._array_of(job, told[0].job_submitted)
         facts = told[1:] if is_known else told
-        self._ends.note(job, facts, array_id)
+        if self._is_settled(job, told[0].job_submitted, found.repaired):
+            self._made.note(job, facts, array_id)
         return facts
+
+    def _as_before(self, job: SlurmJob, made: PublishedJob) -> Sequence[Envelope]:
+        """Return the facts of a job of which nothing is new."""
+        self._arrays_shown.add(made.array_id)
+        if job.is_pending:
+            submitted = JobSubmitted(job_id=job.id_at(self._site))
+            self._waiting[submitted.job_id] = job
+            if self._order is not None:
+                self._order.put(job, submitted)
+        return made.events
+
+    def _is_settled(self, job: SlurmJob, submitted: JobSubmitted, repaired: Set[str]) -> bool:
+        """Return whether nothing can be said of a job as long as Slurm shows it as it is: it has
+        ended, or waits for nobody, and there is nothing to note of it."""
+        if not job.is_pending:
+            return not job.has_nodes
+        job_id, awaits = submitted.job_id, text(job.fields.get("dependency"))
+        is_said = job_id in self._asked or job.is_array or job.is_task
+        is_plain = not (repaired or submitted.held_because or awaits or job_id in self._kept_out)
+        return is_plain and is_said and self._changes.is_followed(job_id)
 
     def _array_of(self, job: SlurmJob, submitted: JobSubmitted) -> tuple[str, bool]:
         """Return the id of the array that a job is or is of, and whether its submission is that of
@@ -254,18 +311,25 @@ class SlurmPublisher:
         self, job: SlurmJob, beside: ShownJobs, told: Sequence[Envelope]
     ) -> Sequence[Envelope]:
         """Return the facts of a job with when it may start; it is released once what it was held
-        for is met. One that asks for what Coplace can't follow stays held."""
-        if not job.is_pending or why_not_followed(job, self._terms.select):
-            return told
+        for is met. One that asks for what Coplace can't follow stays held until it does not."""
         submitted = told[0].job_submitted
+        if not job.is_pending:
+            return told
+        if submitted.held_because.startswith(CANNOT):
+            self._keep_out(submitted.job_id)
+            return told
         beside.put_terms(job, submitted)
         if submitted.held_because.startswith(MARK):
-            self._kept_out.add(submitted.job_id)
-        if job.is_held_by_user:
+            self._keep_out(submitted.job_id)
+        if submitted.job_id not in self._kept_out or not beside.is_met(job, time.time()):
             return told
-        if submitted.job_id in self._kept_out and beside.is_met(job, time.time()):
-            return [*told, release(submitted, self._site)]
-        return told
+        self._met.add(submitted.job_id)
+        return told if job.is_held_by_user else [*told, release(submitted, self._site)]
+
+    def _keep_out(self, job_id: str) -> None:
+        """Note a job that is submitted as held; one that was let in is held for its change."""
+        if not self._changes.knows(job_id):
+            self._kept_out.add(job_id)
 
     def _note(self, name: str, what: str, before: Mapping[str, str]) -> None:
         """Say it once, as long as it stays so."""

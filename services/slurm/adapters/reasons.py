@@ -11,7 +11,7 @@ from coplace_client.errors import RejectedError
 from services.slurm.adapters.notes import JobNotes, NotesAMinute, noted_start
 from services.slurm.adapters.region import AskedRegion
 from services.slurm.model.jobs import SlurmJob
-from shared.slurm.facts import Site, identify
+from shared.slurm.facts import Site
 
 _MINUTE_S: Final = 60.0
 # Of the time until a start that is expected: by less it may move before that is noted.
@@ -110,7 +110,7 @@ class Reasons:
 
     def _id(self, job: SlurmJob) -> str:
         try:
-            return identify(job.message(), self._site)
+            return job.id_at(self._site)
         except RejectedError:
             return ""
 

@@ -17,17 +17,18 @@ from coplace.v1.placement_service_pb2 import (
 from coplace_client.errors import RejectedError
 from services.slurm.adapters.region import AskedRegion
 from services.slurm.model.changes import CHANGED, HELD_BY_USER
+from services.slurm.model.fields import CANNOT
 from services.slurm.model.het_jobs import each_part
 from services.slurm.model.jobs import SlurmJob
 from services.slurm.model.start_terms import MARK
-from shared.slurm.facts import Site, identify
+from shared.slurm.facts import Site
 from shared.slurm.grant_answer import GrantAnswer
 
 _NOT_OVER: Final = (
     *(JOB_STANDING_WAITING, JOB_STANDING_HELD, JOB_STANDING_RESERVED, JOB_STANDING_DECIDED),
     JOB_STANDING_RUNNING,
 )
-_KEPT_OUT: Final = f"held: {MARK}"
+_KEPT_OUT: Final = (f"held: {MARK}", f"held: {CANNOT}")
 # In place of the nodes of a run, of which Slurm shows nothing any more.
 _SOME_NODES: Final = "unknown"
 # Slurm's number, and whether it is that of a heterogeneous job or of its first part.
@@ -48,7 +49,9 @@ class RunsSeen:
         self._site = site or Site("", "", "")
         self._listed = listed
         self._last: Mapping[_Number, SlurmJob] | None = None
-        # Jobs that a process before held for what it did not understand of their start.
+        # Jobs that a process before submitted.
+        self.known: frozenset[str] = frozenset()
+        # Jobs that a process before held for what it did not understand or can't follow.
         self.kept_out: frozenset[str] = frozenset()
         # Jobs that a process before held for their users.
         self.held_by_user: frozenset[str] = frozenset()
@@ -56,15 +59,12 @@ class RunsSeen:
         self.held_changed: frozenset[str] = frozenset()
 
     @classmethod
-    def beside(cls, region: AskedRegion, site: Site, clusters: Iterable[str]) -> "RunsSeen":
-        """Return what a process that was started remembers: what placement knows."""
+    def beside(cls, region: AskedRegion, site: Site) -> "RunsSeen":
+        """Return what a process that was started remembers: what placement knows. Jobs that may not
+        begin yet are in the queue of no cluster."""
 
         def listed() -> Sequence[ListedJob]:
-            requests = (
-                ListJobsRequest(cluster=cluster, standings=_NOT_OVER) for cluster in clusters
-            )
-            found = [job for request in requests for job in region.jobs(request)]
-            return list({job.job_id: job for job in found}.values())
+            return region.jobs(ListJobsRequest(standings=_NOT_OVER))
 
         return cls(site, listed)
 
@@ -88,8 +88,9 @@ class RunsSeen:
         """What placement takes for not over, and Slurm shows as requeued since."""
         by_stem = dict(self._stems(shown))
         known = list(self._listed()) if by_stem else []
-        ids = {job.job_id for job in known}
-        self.kept_out = frozenset(job.job_id for job in known if _KEPT_OUT in job.reason)
+        self.known = ids = frozenset(job.job_id for job in known)
+        kept_out = (job.job_id for job in known if any(why in job.reason for why in _KEPT_OUT))
+        self.kept_out = frozenset(kept_out)
         self.held_by_user = frozenset(job.job_id for job in known if HELD_BY_USER in job.reason)
         self.held_changed = frozenset(job.job_id for job in known if CHANGED in job.reason)
         for listed in known:
@@ -109,7 +110,7 @@ class RunsSeen:
                 continue
 
     def _id(self, job: SlurmJob) -> str:
-        return identify(job.message(), self._site)
+        return job.id_at(self._site)
 
 
 def _number(job: SlurmJob) -> _Number:

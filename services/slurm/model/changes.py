@@ -5,8 +5,8 @@ can't be followed is held with what was changed, until somebody changes it back.
 values are orders, which follow.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import Final, NamedTuple
 
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import (
@@ -21,29 +21,20 @@ from coplace.v1.jobs_pb2 import (
 
 from coplace_client.facts import fact, job_fact
 from services.slurm.model.jobs import SlurmJob
+from services.slurm.model.waiting_terms import DependsOnOthers, Terms, terms_of, what_changed
 from shared.domain.array_tasks import as_task
-from shared.slurm.answers import text
 
 CHANGED: Final = "changed in Slurm"
 _CHANGED_BEFORE: Final = f"{CHANGED} before this process began: coplace release lets it in"
 HELD_BY_USER: Final = "held by its user, who lets it in with scontrol release"
-# What nobody but a user or an operator changes, by Slurm's fields.
-_TERMS: Final = (
-    *("account", "cpus", "excluded_nodes", "features", "licenses", "max_nodes", "memory_per_cpu"),
-    *("memory_per_node", "minimum_cpus_per_node", "partition", "qos", "required_nodes"),
-    *("resv_name", "tasks", "time_limit", "tres_per_job", "tres_per_node", "tres_per_task"),
-)
-# Of these, what is asked for first while the job waits is a change too.
-_BEGUN: Final = ("features", "licenses")
 _NOTHING: Final[Mapping[str, JobSubmitted]] = {}
 
 
-class _WaitingTerms(NamedTuple):
-    """A job that waits, as it was at the first look at it or followed since `changed_at_us`, since
-    when its user holds it, and what was `changed` that is not followed; without terms it is as a
-    decision or a return to Slurm left it."""
+class WaitingTerms(NamedTuple):
+    """A job that waits, by what was said of it: its terms, which are followed since
+    `changed_at_us`, since when its user holds it, and what was `changed` that is not followed."""
 
-    terms: Mapping[str, Any] | None
+    terms: Terms
     priority: int
     held_at_us: int = 0
     changed: str = ""
@@ -51,16 +42,30 @@ class _WaitingTerms(NamedTuple):
 
 
 class WaitingChanges:
-    """Compares jobs that wait from look to look. `held_by_user` are those that are held for that by
-    what a process before said, and `held_changed` those that it held for what was changed: what
-    they were before is not known any more, so that only a release in Coplace lets them in."""
+    """Compares jobs that wait from look to look, the first with what a process before `kept`.
 
-    def __init__(self, source: str) -> None:
+    `unrecorded` are those that were submitted and of which nothing was kept. Of these
+    `held_by_user` are held for that by what was said before, and `held_changed` for what was
+    changed: what they were before is not known any more, so that only a release in Coplace lets
+    these in.
+    """
+
+    def __init__(self, source: str, kept: Mapping[str, WaitingTerms] | None = None) -> None:
         self._source = source
-        self._known: Mapping[str, _WaitingTerms] = {}
-        self._next: dict[str, _WaitingTerms] = {}
+        self._known: Mapping[str, WaitingTerms] = kept or {}
+        self._next: dict[str, WaitingTerms] = {}
+        self._waiting: Mapping[str, SlurmJob] = {}
+        # The jobs as they were then.
+        self._shown: Mapping[str, SlurmJob] = {}
+        self._is_first = True
+        self.unrecorded: Set[str] = frozenset()
         self.held_by_user: frozenset[str] = frozenset()
         self.held_changed: frozenset[str] = frozenset()
+
+    @property
+    def known(self) -> Mapping[str, WaitingTerms]:
+        """Return what was said of jobs that wait, by their ids."""
+        return self._known
 
     def held_at_us(self, job_id: str) -> int:
         """Return when it was published that the user of a job holds it, or of its array; 0: it was
@@ -74,6 +79,11 @@ class WaitingChanges:
         found = self._known.get(job_id)
         return found.changed_at_us if found is not None else 0
 
+    def is_followed(self, job_id: str) -> bool:
+        """Return whether a job waited at the look before, and has what is said of it."""
+        found = self._known.get(job_id)
+        return found is not None and not found.changed and not self._is_first
+
     def knows(self, job_id: str) -> bool:
         """Return whether a job waited at the look before."""
         return job_id in self._known
@@ -83,49 +93,57 @@ class WaitingChanges:
         waiting: Mapping[str, SlurmJob],
         at_us: int,
         asked: Mapping[str, JobSubmitted] = _NOTHING,
+        depends_on_others: DependsOnOthers = lambda _job, _before: True,
     ) -> list[Envelope]:
         """Return what to publish of jobs that wait, by their ids; `asked` is how those would be
         submitted now of which changes can be followed."""
-        self._next = {}
+        self._next, self._waiting = {}, waiting
         return [
             event
             for job_id, job in waiting.items()
-            for event in self._of(job_id, job, at_us, asked.get(job_id))
+            for event in self._of(job_id, job, at_us, asked.get(job_id), depends_on_others)
         ]
 
     def confirm(self) -> None:
         """Remember what was published."""
-        self._known = self._next
-        self.held_by_user = self.held_changed = frozenset()
+        self._known, self._shown, self._is_first = self._next, self._waiting, False
+        self.held_by_user = self.held_changed = self.unrecorded = frozenset()
 
     def _of(
-        self, job_id: str, job: SlurmJob, at_us: int, asked: JobSubmitted | None
+        self,
+        job_id: str,
+        job: SlurmJob,
+        at_us: int,
+        asked: JobSubmitted | None,
+        depends_on_others: DependsOnOthers,
     ) -> Iterator[Envelope]:
-        first = self._known.get(job_id)
-        if first is None:
-            first = self._at_first(job_id, job, at_us)
-        terms = None if job.was_released or job.is_given_back else _terms(job)
-        by_user = HELD_BY_USER if job.is_held_by_user else ""
-        changed = _what_changed(first.terms, terms) if first.terms and terms else ""
+        known = self._known.get(job_id)
+        if known is not None and self._shown.get(job_id) == job and not known.changed:
+            self._next[job_id] = known
+            return
+        first = known or self._at_first(job_id, job, at_us)
+        terms, changed_at_us = terms_of(job), first.changed_at_us
+        names = what_changed(job, first.terms, terms, at_us / 1e6, depends_on_others)
+        changed = _in_words(names)
         if first.changed == _CHANGED_BEFORE:
             changed = _CHANGED_BEFORE
-        elif changed and asked is not None:
+        is_unknown = known is None and job_id in self.unrecorded and not job.has_decided_terms
+        if asked is not None and (changed or is_unknown):
             yield self._anew(asked, at_us)
-            first, changed = first._replace(terms=terms, changed_at_us=at_us), ""
+            changed, changed_at_us = "", at_us
+        by_user = HELD_BY_USER if job.is_held_by_user else ""
         held_before = HELD_BY_USER if first.held_at_us else ""
-        since_us = at_us if job_id in self._known else _since_us(job, at_us)
+        since_us = _since_us(job, at_us) if known is None or self._is_first else at_us
         yield from self._held(job_id, HOLDER_USER, held_before, by_user, since_us)
         yield from self._held(job_id, HOLDER_MANAGER, first.changed, changed, at_us)
         if job.priority != first.priority:
             order = JobPrioritized(job_id=job_id, priority=job.priority, reason="nice in Slurm")
             order.prioritized_at_us = at_us
             yield self._fact(order, at_us)
-        if first.terms is None or terms is None:
-            first = first._replace(terms=terms)
-        self._next[job_id] = first._replace(
-            priority=job.priority,
-            held_at_us=(first.held_at_us or at_us) if by_user else 0,
-            changed=changed,
+        held_at_us = (first.held_at_us or at_us) if by_user else 0
+        as_before = first.terms if changed else terms
+        self._next[job_id] = WaitingTerms(
+            as_before, job.priority, held_at_us, changed, changed_at_us
         )
 
     def _anew(self, asked: JobSubmitted, at_us: int) -> Envelope:
@@ -148,10 +166,10 @@ class WaitingChanges:
             released = JobReleased(job_id=job_id, released_at_us=at_us, holders=[holder])
             yield self._fact(released, at_us)
 
-    def _at_first(self, job_id: str, job: SlurmJob, at_us: int) -> _WaitingTerms:
+    def _at_first(self, job_id: str, job: SlurmJob, at_us: int) -> WaitingTerms:
         held_at_us = at_us if job_id in self.held_by_user else 0
         changed = _CHANGED_BEFORE if job_id in self.held_changed else ""
-        return _WaitingTerms(_terms(job), job.priority, held_at_us, changed)
+        return WaitingTerms(terms_of(job), job.priority, held_at_us, changed)
 
     def _fact(self, order: JobHeld | JobReleased | JobPrioritized, at_us: int) -> Envelope:
         key = f"{order.job_id}/slurm/{at_us}"
@@ -166,23 +184,7 @@ def _since_us(job: SlurmJob, at_us: int) -> int:
     return min(job.held_at_us + 1, at_us) if job.held_at_us else at_us
 
 
-def _terms(job: SlurmJob) -> Mapping[str, Any]:
-    if not job.parts:
-        return {name: job.fields.get(name) for name in _TERMS}
-    return {
-        f"{name} of its part {number}": part.fields.get(name)
-        for number, part in enumerate(job.parts)
-        for name in _TERMS
-    }
-
-
-def _what_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """What is filled in later, as the account where the accounting database was away, is no
-    change."""
-    said = [name for name in before if before[name] not in ("", None)]
-    begun = [name for name in before if name.startswith(_BEGUN) and not text(before[name])]
-    names = [name for name in said if now.get(name) != before[name]]
-    names += [name for name in begun if text(now.get(name))]
+def _in_words(names: Sequence[str]) -> str:
     if not names:
         return ""
     return f"{CHANGED}: {', '.join(names)}. Change it back, or cancel it and submit it anew"

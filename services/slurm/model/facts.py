@@ -23,7 +23,7 @@ from shared.catalogue.contents.check import check_contents
 from shared.catalogue.payloads.domain_types import job_of
 from shared.domain.printable import printable
 from shared.slurm.answers import text
-from shared.slurm.facts import Site, envelopes, identify, submission
+from shared.slurm.facts import Site, envelopes, submission
 from shared.slurm.tres import is_of_nodes, most_important
 
 # What is said of each part of a gang, and not of the whole.
@@ -57,7 +57,7 @@ def id_of(job: SlurmJob, site: Site) -> str:
     """Return the id of a job; empty for one that has none, whatever keeps it from that: it is no
     decision's."""
     try:
-        return identify(job.message(), site)
+        return job.id_at(site)
     except Exception:  # noqa: BLE001 one job of Slurm's is no reason to obey nothing
         return ""
 

@@ -201,18 +201,21 @@ _SLURM: Final[Mapping[str, str]] = {
 }
 # What became of it, or a note: Slurm starts no job by it.
 _SHOWN: Final = (
-    *("accrue_time", "allocating_node", "association_id", "batch_flag", "batch_host"),
-    *("billable_tres", "burst_buffer_state", "cluster_features", "command"),
-    *("current_working_directory", "derived_exit_code", "end_time", "exit_code", "failed_node"),
-    *("federation_origin", "federation_siblings_active", "gres_detail", "group_id", "group_name"),
-    *("job_resources", "job_size_str", "job_state"),
-    *("last_sched_evaluation", "licenses_allocated", "max_cpus", "nodes", "pre_sus_time"),
-    *("preempt_time", "preemptable_time", "priority_by_partition", "resize_time", "restart_cnt"),
-    *("scheduled_nodes", "show_flags", "standard_error", "standard_input", "standard_output"),
-    *("start_time", "state_description", "state_reason", "stderr_expanded", "stdin_expanded"),
-    *("stdout_expanded", "step_id", "submit_line", "suspend_time", "system_comment"),
-    "tres_alloc_str",
+    *("accrue_time", "batch_flag", "end_time", "exit_code", "failed_node", "job_state", "nodes"),
+    *("pre_sus_time", "resize_time", "restart_cnt", "start_time", "state_reason", "suspend_time"),
+    *("system_comment", "tres_alloc_str"),
 )
+_NOTED: Final = (
+    *("allocating_node", "association_id", "batch_host", "billable_tres", "burst_buffer_state"),
+    *("cluster_features", "command", "current_working_directory", "derived_exit_code"),
+    *("federation_origin", "federation_siblings_active", "gres_detail", "group_id", "group_name"),
+    *("job_resources", "job_size_str", "last_sched_evaluation", "licenses_allocated", "max_cpus"),
+    *("preempt_time", "preemptable_time", "priority_by_partition", "scheduled_nodes", "show_flags"),
+    *("standard_error", "standard_input", "standard_output", "state_description"),
+    *("stderr_expanded", "stdin_expanded", "stdout_expanded", "step_id", "submit_line"),
+)
+# What nobody here reads is kept of no job.
+UNREAD: Final = frozenset({*_NOTED, *_SLURM} - {"cpus_per_task", "requeue"})
 
 
 def _table() -> Iterator[tuple[str, JobField]]:
@@ -224,7 +227,7 @@ def _table() -> Iterator[tuple[str, JobField]]:
         yield name, JobField(Treatment.HELD, what, why)
     for name, what in _SLURM.items():
         yield name, JobField(Treatment.SLURM, what)
-    for name in _SHOWN:
+    for name in (*_SHOWN, *_NOTED):
         yield name, JobField(Treatment.SHOWN, "what became of the job, or a note")
 
 

@@ -1,15 +1,16 @@
 """A job as Slurm's JSON has it, and the word on a grant that is kept in it: pure."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 from coplace_client.errors import RejectedError
 from shared.domain.array_tasks import parse_tasks
 from shared.slurm.answers import iso_time, number, text, texts
 from shared.slurm.exits import exit_text
-from shared.slurm.facts import OUTCOMES
+from shared.slurm.facts import OUTCOMES, Site, identify
 from shared.slurm.grant_answer import GrantAnswer
 from shared.slurm.message import Message
 
@@ -70,30 +71,48 @@ def parse_licences(said: str) -> dict[str, int]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SlurmJob:
-    """A job as `squeue --json` shows it. `job_id` is Slurm's number. A heterogeneous job that waits
-    is one, with the fields of its first part, and its `parts` in their order."""
+    """A job as `squeue --json` shows it, of which little is worked out twice. `job_id` is Slurm's
+    number. A heterogeneous job that waits is one, with the fields of its first part, and its
+    `parts` in their order."""
 
     fields: Mapping[str, Any]
     parts: tuple["SlurmJob", ...] = ()
 
-    @property
+    @cached_property
     def job_id(self) -> int:
         """Return the number of the job in Slurm; 0 where it has none."""
         return number(self.fields.get("job_id")) or 0
+
+    def id_at(self, site: Site) -> str:
+        """Return its id in Coplace. Raises RejectedError where it says not which job it is."""
+        of = site.name, site.default_cluster
+        if of not in self._ids:
+            self._ids[of] = identify(self.message(), site)
+        return self._ids[of]
+
+    @cached_property
+    def _ids(self) -> dict[tuple[str, str], str]:
+        return {}
+
+    @cached_property
+    def numbers(self) -> Set[int]:
+        """Return the numbers that it is shown under: its own, and those of its array and of the
+        heterogeneous job that it is of."""
+        return {self.job_id, self.array_number, self.het_number} - {0}
 
     @property
     def array_number(self) -> int:
         """Return the number of the array that it is of; 0: it is of none."""
         return number(self.fields.get("array_job_id")) or 0
 
-    @property
+    @cached_property
     def submit_s(self) -> int:
         """Return when it was submitted, or requeued or resized the last time; 0: nobody knows."""
         return max(number(self.fields.get(name)) or 0 for name in ("submit_time", "resize_time"))
 
-    @property
+    @cached_property
     def state(self) -> str:
         """Return its state; later versions give it as a list, with flags behind it."""
         state = self.fields.get("job_state")
@@ -105,12 +124,12 @@ class SlurmJob:
         do."""
         return bool(self.job_id and self.submit_s) and self.state.isupper()
 
-    @property
+    @cached_property
     def is_pending(self) -> bool:
         """Return whether it waits, and has nothing of any node."""
         return self.state not in _HOLDS_NODES and self.state not in OUTCOMES
 
-    @property
+    @cached_property
     def has_nodes(self) -> bool:
         """Return whether it runs, or is about to."""
         return self.state in _HOLDS_NODES
@@ -130,20 +149,20 @@ class SlurmJob:
     def may_requeue(self) -> bool:
         """Return whether its user lets Slurm requeue it."""
         said = self._kept_word
-        return said.requeue == "1" if said.grant else bool(self.fields.get("requeue"))
+        return said.requeue == "1" if said.has_terms else bool(self.fields.get("requeue"))
 
     @property
     def is_suspended(self) -> bool:
         """Return whether it is stopped on its nodes."""
         return self.state == "SUSPENDED"
 
-    @property
+    @cached_property
     def _kept_word(self) -> GrantAnswer:
         """Return the word that Slurm keeps, whichever of its runs that is about."""
         said = GrantAnswer.parse(text(self.fields.get("admin_comment")))
         return said.of_part(self.asked("het_job_offset"))
 
-    @property
+    @cached_property
     def word(self) -> GrantAnswer:
         """Return the word that was left on it; that of grant 0 where it was written before it
         was requeued."""
@@ -153,7 +172,7 @@ class SlurmJob:
     def wanted(self) -> str:
         """Return the nodes that its user asked for, as a host list."""
         said = self._kept_word
-        return said.wanted if said.grant else text(self.fields.get("required_nodes"))
+        return said.wanted if said.has_terms else text(self.fields.get("required_nodes"))
 
     @property
     def excluded(self) -> str:
@@ -165,7 +184,7 @@ class SlurmJob:
     def asked_limit_min(self) -> int | None:
         """Return the limit that its user asked for; None: none."""
         said = self._kept_word
-        if said.grant and said.limit:
+        if said.limit:
             return int(said.limit) if said.limit.isdecimal() else None
         return number(self.fields.get("time_limit"))
 
@@ -183,8 +202,8 @@ class SlurmJob:
     def _answered(self, word: GrantAnswer, sizes: str, cpus: str = "") -> GrantAnswer:
         said = self._kept_word
         limit_min, requeue = number(self.fields.get("time_limit")), self.fields.get("requeue")
-        limit = said.limit if said.grant else str(limit_min or "UNLIMITED")
-        may_requeue = said.requeue if said.grant else str(int(bool(requeue)))
+        limit = said.limit if said.has_terms else str(limit_min or "UNLIMITED")
+        may_requeue = said.requeue if said.has_terms else str(int(bool(requeue)))
         return word._replace(
             limit=limit,
             requeue=may_requeue,
@@ -235,9 +254,14 @@ class SlurmJob:
         return self.least_cpus if self._kept_word.cpus else 0
 
     @property
+    def has_decided_terms(self) -> bool:
+        """Return whether Slurm has what was decided of it, or of a part of it, in the place of what
+        its user asked for."""
+        return any(each._kept_word.has_terms for each in self.parts or (self,))
+
+    @property
     def was_released(self) -> bool:
-        """Return whether it was released before, or a part of it, on nodes of a decision that Slurm
-        has kept."""
+        """Return whether it was released before, or a part of it."""
         return any(each._kept_word.grant > 0 for each in self.parts or (self,))
 
     @property
@@ -245,7 +269,7 @@ class SlurmJob:
         """Return its place before others, from -100 to 100: the opposite of its nice value."""
         return -max(-_MOST_NICE, min(_MOST_NICE, self.nice))
 
-    @property
+    @cached_property
     def nice(self) -> int:
         """Return its nice value. Slurm 22.05 shows one below 0 as a number of 32 bits."""
         said = self.asked("nice")
@@ -295,7 +319,7 @@ class SlurmJob:
         of_script = text(self.fields.get("batch_features"))
         return f"({said})&({of_script})" if said and of_script else said or of_script
 
-    @property
+    @cached_property
     def is_placed(self) -> bool:
         """Return whether Coplace is to know of it: not of parts of heterogeneous jobs before they
         run, which are one job until then, nor of jobs of scrontab that wait, which are Slurm's."""
@@ -332,7 +356,7 @@ class SlurmJob:
         is_note = said.startswith(NOTED) and not self.is_held_by_user
         return said not in ("", _LET_IN) and not is_note
 
-    @property
+    @cached_property
     def is_held_by_user(self) -> bool:
         """Return whether its user holds it."""
         return self._hold is not None
@@ -347,12 +371,12 @@ class SlurmJob:
         found = (_HELD_BY_USER.search(text(self.fields.get(name))) for name in _COMMENTS)
         return next((each for each in found if each is not None), None)
 
-    @property
+    @cached_property
     def is_given_back(self) -> bool:
         """Return whether it is Slurm's to start."""
         return GIVEN_BACK in text(self.fields.get("admin_comment"))
 
-    @property
+    @cached_property
     def is_lent(self) -> bool:
         """Return whether it waits, and was given back for as long as Coplace was silent. What its
         user holds since is his."""
@@ -370,20 +394,20 @@ class SlurmJob:
         """Return whether its user sits before it: salloc, or srun without a job."""
         return self.fields.get("batch_flag") is False
 
-    @property
+    @cached_property
     def is_slurms_own(self) -> bool:
         """Return whether it waits and is of scrontab: Slurm starts it by itself."""
         is_held = self.is_held and not self.is_held_by_user
         return self.is_of_scrontab and self.is_pending and is_held
 
-    @property
+    @cached_property
     def is_loose(self) -> bool:
         """Return whether Slurm may start it though nobody decided that: it was requeued."""
         was_requeued = self.is_placed and self.is_pending and self.asked("restart_cnt")
         may_start = (number(self.fields.get("priority")) or 0) > 0
         return bool(was_requeued) and may_start and not (self.word.grant or self.is_given_back)
 
-    @property
+    @cached_property
     def is_array(self) -> bool:
         """Return whether it is the tasks of an array that wait together, or were cancelled so."""
         return bool(self.tasks) and self._task is None

@@ -116,9 +116,9 @@ def limits_of(
 
 def limited_by(job: SlurmJob) -> str:
     """Return the limit for which Slurm does not start a job that was released; empty: none."""
-    is_released = job.is_pending and job.word.is_started and not (job.is_held or job.is_given_back)
-    found = (each for each in job.state_reasons if _REASON.fullmatch(each))
-    return next(found, "") if is_released else ""
+    if not (job.is_pending and job.word.is_started) or job.is_held or job.is_given_back:
+        return ""
+    return next((each for each in job.state_reasons if _REASON.fullmatch(each)), "")
 
 
 def _of_qos(rows: Iterable[Sequence[str]]) -> Iterator[LimitsDeclared]:

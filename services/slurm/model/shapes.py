@@ -58,6 +58,13 @@ class NodeShapes:
                 for partition in texts(node.get("partitions")):
                     self._in.setdefault(partition, []).append(name)
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, NodeShapes):
+            return NotImplemented
+        return (self._by_name, self._in) == (other._by_name, other._in)
+
+    __hash__ = None  # type: ignore[assignment]
+
     def most(self, job: SlurmJob) -> NodeShape | None:
         """Return the most that a node has on which a job may run; None where Slurm shows no such
         node."""

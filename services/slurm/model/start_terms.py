@@ -5,7 +5,9 @@ Slurm itself does not look at what a held job depends on. What is not understood
 """
 
 import re
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Final, Literal, NamedTuple
 
 from coplace.v1.ingest_service_pb2 import Envelope
@@ -31,7 +33,7 @@ from shared.catalogue.payloads.domain_types import dependencies_of, job_of
 from shared.domain.array_tasks import as_task
 from shared.domain.printable import printable
 from shared.slurm.answers import number
-from shared.slurm.facts import OUTCOMES, Site, identify
+from shared.slurm.facts import OUTCOMES, Site
 
 # Begins each reason that a job is held for, so that a later process knows its own.
 MARK: Final = "Slurm: "
@@ -58,6 +60,8 @@ _ONLY_ONE: Final = re.compile(r"singleton(?:\(\w+\))?")
 _AFTER: Final = re.compile(
     r"([a-z]+)((?::\d{1,12}(?:_(?:\d{1,12}|\*))?(?:\+\d{1,12})?(?:\(\w+\))?)+)"
 )
+# How far something is that a job waits for, behind its number.
+_STATE: Final = re.compile(r"\(\w+\)")
 _JOB: Final = re.compile(r":(\d+)(?:_(\d+|\*))?(?:\+(\d+))?(?:\(\w+\))?")
 _When = Literal["begin_at_us", "deadline_at_us", "depends_on", "depends_on_any"]
 _PLANNED: Final[tuple[_When, ...]] = ("begin_at_us", "deadline_at_us")
@@ -78,19 +82,45 @@ class _Item(NamedTuple):
     delay_s: int
 
 
+class _JobsByName(NamedTuple):
+    """Jobs by what dependencies call them: their numbers, those of their arrays and of their tasks,
+    the parts of heterogeneous jobs, which are one job while they wait, and users and names."""
+
+    numbers: dict[int, SlurmJob]
+    tasks: dict[tuple[int, int], SlurmJob]
+    arrays: dict[int, list[SlurmJob]]
+    parts: dict[int, list[SlurmJob]]
+    same_name: dict[tuple[str, str], list[SlurmJob]]
+
+    def add(self, job: SlurmJob) -> None:
+        """Add a job."""
+        for part in job.parts or ((job,) if job.is_part else ()):
+            self.parts.setdefault(part.het_number, []).append(part)
+            self.numbers[part.job_id] = part
+        array = number(job.fields.get("array_job_id")) or 0
+        task = number(job.fields.get("array_task_id")) if array else None
+        if array:
+            self.arrays.setdefault(array, []).append(job)
+        if job.job_id and job.job_id != array:
+            self.numbers[job.job_id] = job
+        if task is not None:
+            self.tasks[array, task] = job
+        if job.state not in OUTCOMES:
+            self.same_name.setdefault(_name(job), []).append(job)
+
+
 class ShownJobs:
     """The jobs of one look at Slurm, by what dependencies call them."""
 
     def __init__(self, jobs: Iterable[SlurmJob], site: Site) -> None:
-        self._site = site
-        self._by_number: dict[int, SlurmJob] = {}
-        self._tasks: dict[tuple[int, int], SlurmJob] = {}
-        self._arrays: dict[int, list[SlurmJob]] = {}
-        # Parts of heterogeneous jobs, which are one job while they wait.
-        self._parts: dict[int, list[SlurmJob]] = {}
-        self._same_name: dict[tuple[str, str], list[SlurmJob]] = {}
-        for job in jobs:
-            self._add(job)
+        self._site, self._jobs = site, jobs
+
+    @cached_property
+    def _by(self) -> "_JobsByName":
+        found = _JobsByName({}, {}, {}, {}, {})
+        for job in self._jobs:
+            found.add(job)
+        return found
 
     def put_terms(self, job: SlurmJob, submitted: JobSubmitted) -> None:
         """Write when a job that waits may start into its submission: held for what is not
@@ -112,28 +142,42 @@ class ShownJobs:
         """Return whether all that a job depends on has happened, or what is enough of it, as far as
         Slurm shows the jobs that it names, and its begin is over."""
         try:
-            items, (begin_s, _) = _items(job), [_time_s(job, field) for field in _TIMES]
+            items, (begin_s, _) = (
+                _items(shown_dependency(job)),
+                [_time_s(job, field) for field in _TIMES],
+            )
         except NotUnderstoodError:
             return False
         if now_s < begin_s:
             return False
         met = (self._has_happened(job, item, now_s) for item in items)
-        return any(met) if "?" in shown_dependency(job) else all(met)
+        return any(met) if _is_any(shown_dependency(job)) else all(met)
 
-    def _add(self, job: SlurmJob) -> None:
-        for part in job.parts or ((job,) if job.is_part else ()):
-            self._parts.setdefault(part.het_number, []).append(part)
-            self._by_number[part.job_id] = part
-        array = number(job.fields.get("array_job_id")) or 0
-        task = number(job.fields.get("array_task_id")) if array else None
-        if array:
-            self._arrays.setdefault(array, []).append(job)
-        if job.job_id and job.job_id != array:
-            self._by_number[job.job_id] = job
-        if task is not None:
-            self._tasks[array, task] = job
-        if job.state not in OUTCOMES:
-            self._same_name.setdefault(_name(job), []).append(job)
+    def depends_on_others(self, job: SlurmJob, before: str) -> bool:
+        """Return whether somebody changed what a job depends on since it said that. What has
+        happened, and what Slurm shows no more, Slurm takes out by itself."""
+        now = shown_dependency(job)
+        if _STATE.sub("", before) == _STATE.sub("", now):
+            return False
+        try:
+            known, found = (_awaited_once(said) for said in (before, now))
+        except NotUnderstoodError:
+            return True
+        now_s = time.time()
+        if _is_any(before) and any(self._has_happened(job, each, now_s) for each in known.values()):
+            known = {}
+        if len(known) > 1 and len(found) > 1 and _is_any(before) != _is_any(now):
+            return True
+        added = (each for name, each in found.items() if name not in known)
+        left_out = (each for name, each in known.items() if name not in found)
+        return any(not self._has_happened(job, each, now_s) for each in added) or any(
+            self._is_awaited(job, each, now_s) for each in left_out
+        )
+
+    def _is_awaited(self, job: SlurmJob, item: _Item, now_s: float) -> bool:
+        """Return whether Slurm shows what a job waits for, and it has not happened."""
+        is_shown = item.kind == _SINGLETON or bool(self._named(job, item))
+        return is_shown and not self._has_happened(job, item, now_s)
 
     def _put_times(self, job: SlurmJob, submitted: JobSubmitted) -> None:
         begin_s, deadline_s = (_time_s(job, field) for field in _TIMES)
@@ -143,13 +187,13 @@ class ShownJobs:
 
     def _put_dependencies(self, job: SlurmJob, submitted: JobSubmitted) -> None:
         submitted.depends_on.extend(self._dependencies(job))
-        submitted.depends_on_any = "?" in shown_dependency(job)
+        submitted.depends_on_any = _is_any(shown_dependency(job))
 
     def _account(self, job: SlurmJob) -> str:
         return job.message().text("account") or self._site.default_account
 
     def _dependencies(self, job: SlurmJob) -> Iterator[Dependency]:
-        for item in _items(job):
+        for item in _items(shown_dependency(job)):
             if item.kind == _SINGLETON:
                 self._require_one_account(job)
                 yield Dependency(condition=DEPENDENCY_CONDITION_SINGLETON)
@@ -171,17 +215,17 @@ class ShownJobs:
             )
         if self._account(named[0]) != self._account(job):
             raise NotUnderstoodError(f"dependency {item.text!r} is of a job of another account")
-        if item.number in self._parts and len(named) > 1:
-            if "?" in shown_dependency(job) or item.kind == _NOT_OK:
+        if item.number in self._by.parts and len(named) > 1:
+            if _is_any(shown_dependency(job)) or item.kind == _NOT_OK:
                 problem = "is of a heterogeneous job, of which all parts count"
                 raise NotUnderstoodError(f"dependency {item.text!r} {problem}")
-            return [identify(each.message(), self._site) for each in named], False
-        is_array = bool(item.number) and self._arrays.get(item.number) is named
+            return [each.id_at(self._site) for each in named], False
+        is_array = bool(item.number) and self._by.arrays.get(item.number) is named
         if not is_array:
-            return [identify(named[0].message(), self._site)], False
+            return [named[0].id_at(self._site)], False
         # Tasks that were requeued have another submit time, and are jobs of their own.
         first = min(named, key=lambda each: each.submit_s)
-        first_id = identify(first.message(), self._site)
+        first_id = first.id_at(self._site)
         task = None if first.is_array else as_task(first_id)
         return [task[0] if task else first_id], True
 
@@ -190,24 +234,24 @@ class ShownJobs:
         own = number(job.fields.get("array_task_id"))
         is_all = item.task in ("", "*")
         if item.kind == _OF_TASK and is_all and own is not None:
-            corresponding = self._tasks.get((item.number, own))
+            corresponding = self._by.tasks.get((item.number, own))
             return None if corresponding is None else [corresponding]
         if not is_all:
-            task = self._tasks.get((item.number, int(item.task)))
+            task = self._by.tasks.get((item.number, int(item.task)))
             return None if task is None else [task]
-        if item.number in self._parts:
-            return self._parts[item.number]
-        one = self._by_number.get(item.number)
-        return [one] if one is not None else self._arrays.get(item.number)
+        if item.number in self._by.parts:
+            return self._by.parts[item.number]
+        one = self._by.numbers.get(item.number)
+        return [one] if one is not None else self._by.arrays.get(item.number)
 
     def _require_one_account(self, job: SlurmJob) -> None:
         """Placement sees the jobs of one account: to Slurm a singleton waits for all of a user."""
-        if len({self._account(other) for other in self._same_name.get(_name(job), ())}) > 1:
+        if len({self._account(other) for other in self._by.same_name.get(_name(job), ())}) > 1:
             raise NotUnderstoodError("singleton waits for jobs of other accounts too")
 
     def _has_happened(self, job: SlurmJob, item: _Item, now_s: float) -> bool:
         if item.kind == _SINGLETON:
-            others = self._same_name.get(_name(job), ())
+            others = self._by.same_name.get(_name(job), ())
             return not any(
                 other.has_nodes or other.job_id < job.job_id
                 for other in others
@@ -225,7 +269,7 @@ class ShownJobs:
     def _waits_in_array(self, item: _Item) -> bool:
         """Return whether a job that is not shown by itself may be one of an array's tasks that wait
         together."""
-        return any(other.is_pending for other in self._arrays.get(item.number, ()))
+        return any(other.is_pending for other in self._by.arrays.get(item.number, ()))
 
 
 def _name(job: SlurmJob) -> tuple[str, str]:
@@ -237,10 +281,21 @@ def _started_by(job: SlurmJob, time_s: float) -> bool:
     return not job.is_pending and (number(job.fields.get("start_time")) or 0) <= time_s
 
 
-def _items(job: SlurmJob) -> list[_Item]:
-    """Return what a job depends on. Raises NotUnderstoodError."""
+def _is_any(said: str) -> bool:
+    """Return whether one of the jobs that a dependency names is enough."""
+    return "?" in said
+
+
+def _awaited_once(said: str) -> Mapping[_Item, _Item]:
+    """Return what a dependency says, by what does not change while it is not met. Raises
+    NotUnderstoodError."""
+    return {each._replace(text=""): each for each in _items(said)}
+
+
+def _items(said: str) -> list[_Item]:
+    """Return what a dependency says. Raises NotUnderstoodError."""
     found: list[_Item] = []
-    for text in re.split("[,?]", shown_dependency(job)) if shown_dependency(job) else ():
+    for text in re.split("[,?]", said) if said else ():
         after = _AFTER.fullmatch(text)
         if _ONLY_ONE.fullmatch(text):
             found.append(_Item(text, _SINGLETON, 0, "", 0))

@@ -166,7 +166,9 @@ def orders(
             if job is not None and _crosses_a_hold(decision, job, held_at_us):
                 return [Decline(_HELD)]
             if job is not None and job.is_pending and decision.changed_at_us < changed_at_us:
-                return [Decline(_CHANGED)]
+                is_released = job.word.is_started and job.word.grant == decision.grant
+                held = [Hold(GrantAnswer(decision.grant))] if is_released else []
+                return [*held, Decline(_CHANGED)]
             return _start(decision, job, now_us)
         case placement_pb2.VERDICT_WITHDRAWN:
             return _withdraw(decision, job)
@@ -181,16 +183,19 @@ def orders(
     return []
 
 
-def is_too_soon(
+def why_too_soon(
     decision: PlacementDecided, job: SlurmJob | None, now_us: int, held_at_us: int
-) -> bool:
-    """Return whether placement may not know yet that the user of a job holds it: where he lets it
-    in at once, it would decide the same again behind a decline, until it takes the job for one that
-    never starts."""
+) -> str:
+    """Return why a start is to be tried again: placement would decide the same behind each decline,
+    until it takes the job for one that never starts. It may not know yet that its user holds it, or
+    the job is being taken back from Slurm. Empty where it is time."""
     if job is None or decision.verdict != placement_pb2.VERDICT_START:
-        return False
-    crosses = _crosses_a_hold(decision, job, held_at_us)
-    return crosses and now_us < held_at_us + _NOT_KNOWN_US
+        return ""
+    if job.is_lent:
+        return "it was given back in silence, and is taken back"
+    is_new = now_us < held_at_us + _NOT_KNOWN_US
+    crosses = is_new and _crosses_a_hold(decision, job, held_at_us)
+    return "its user held it a moment ago" if crosses else ""
 
 
 def _crosses_a_hold(decision: PlacementDecided, job: SlurmJob, held_at_us: int) -> bool:

@@ -1,17 +1,21 @@
 """What Slurm's commands write is read, whatever its users typed, and their failures are
 distinguished."""
 
+import json
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from services.slurm.adapters.commands import Slurm, SlurmBusyError, SlurmError, SlurmRefusedError
+from services.slurm.model.jobs import SlurmJob
 from services.slurm.processor.orders import Release
 from shared.slurm.grant_answer import GrantAnswer
+from tests.unit.services.slurm.fields import JOB
 
 
 @pytest.fixture
@@ -205,3 +209,17 @@ def test_nodes_are_asked_for_by_one_command_where_sinfo_shows_groups(commands: P
     slurm = Slurm()
     assert [slurm.nodes(), slurm.nodes()] == [[{"name": "n1"}]] * 2
     assert asked.read_text().split() == ["sinfo", "scontrol", "scontrol"]
+
+
+def test_a_job_that_is_shown_as_before_is_the_same_object(commands: Path) -> None:
+    def shown(*jobs: dict[str, Any]) -> list[SlurmJob]:
+        write(commands, "squeue", json.dumps({"jobs": jobs}).encode())
+        return slurm.jobs()
+
+    slurm, other = Slurm(), {**JOB, "job_id": 18}
+    first = shown(dict(JOB), other)
+    again = shown({**JOB, "last_sched_evaluation": 7}, {**other, "time_limit": 9})
+    assert again[0] is first[0]
+    assert (again[1].asked_limit_min, first[1].asked_limit_min) == (9, 5)
+    assert shown(other)[0].fields == first[1].fields
+    assert "last_sched_evaluation" not in again[0].fields

@@ -102,7 +102,7 @@ class PlayedSlurm:
             self.parts[number]["priority"] = 0
         self._count()
 
-    def leave(self, job: str, word: GrantAnswer | str) -> None:
+    def leave(self, job: str, word: GrantAnswer | str, _changes: Iterable[str] = ()) -> None:
         self._change(job, admin_comment=str(word))
 
     def restore(self, job: str, changes: Iterable[str]) -> None:
@@ -305,8 +305,9 @@ def test_a_part_that_is_changed_changes_the_gang_and_the_start_of_one_does_not()
     assert after.changed_at_us > 0
     region = PlayedRegion()
     publisher = SlurmPublisher(region, TERMS)
-    half = parts(**WORD, time_limit=9, excluded_nodes="n2")
-    for shown in (parts(), half, parts({}, {"required_nodes": "n2"}, **WORD)):
+    word = {"admin_comment": f"{WORD['admin_comment']} parts=5|0|||;5|0|||"}
+    half = parts(**word, time_limit=9, excluded_nodes="n2")
+    for shown in (parts(), half, parts({}, {"required_nodes": "n2"}, **word)):
         publisher.tell(with_gangs(shown))
     assert told(region) == [("job_submitted", "17")]
 

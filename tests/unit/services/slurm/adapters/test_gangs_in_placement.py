@@ -3,7 +3,7 @@ that is killed at any moment: each starts whole, once, and holds its nodes once.
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
@@ -92,7 +92,7 @@ class PlayedSlurm:
     def hold(self, job: str) -> None:
         self._change(*self.parts(int(job)), priority=0)
 
-    def leave(self, job: str, word: GrantAnswer | str) -> None:
+    def leave(self, job: str, word: GrantAnswer | str, _changes: Iterable[str] = ()) -> None:
         self._change(*self.parts(int(job)), admin_comment=str(word))
 
     def cancel(self, job: str) -> None:
@@ -191,7 +191,7 @@ class Course:
         """Start the process anew."""
         self.slurm.left = _ALL
         looks, notes = SlurmLooks(self.slurm), JobNotes(self.slurm)  # type: ignore[arg-type]
-        runs = RunsSeen.beside(self.told, SITE, ["alpha"])
+        runs = RunsSeen.beside(self.told, SITE)
         self.publisher = SlurmPublisher(self.told, self._terms, runs)
         self.obedience = Obedience(
             self.slurm,  # type: ignore[arg-type]

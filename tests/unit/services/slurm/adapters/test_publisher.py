@@ -8,15 +8,18 @@ import grpc
 import pytest
 from coplace.v1.control_pb2 import ClusterDeclared, Partition
 from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.jobs_pb2 import HOLDER_MANAGER
+from coplace.v1.placement_service_pb2 import ListedJob
 from structlog.testing import capture_logs
 
 from coplace_client.calls import UnansweredError
 from services.slurm.adapters import publisher as publisher_module
 from services.slurm.adapters.publisher import ShownState, SlurmPublisher
+from services.slurm.adapters.runs import RunsSeen
 from services.slurm.model.facts import facts_of
 from services.slurm.model.jobs import SlurmJob
 from tests.unit.services.slurm.fields import JOB, RUNS, SUBMIT_S
-from tests.unit.services.slurm.region import TERMS, PlayedRegion, unanswered
+from tests.unit.services.slurm.region import SITE, TERMS, PlayedRegion, unanswered
 
 # What no Slurm should show: each would be a job.
 ODD: list[Any] = [
@@ -231,6 +234,26 @@ def test_a_job_that_coplace_can_t_follow_is_not_let_in_by_a_release_of_its_user(
     assert "can't follow" in event.job_submitted.held_because
 
 
+@pytest.mark.parametrize("is_away", [False, True])
+def test_a_job_that_its_user_makes_one_that_can_be_followed_is_let_in_as_it_is_now(
+    is_away: bool,
+) -> None:
+    region = PlayedRegion()
+    publisher = SlurmPublisher(region, TERMS)
+    publisher.tell([SlurmJob({**JOB, "licenses": "a|b"})])
+    [held] = region.told
+    if is_away:
+        of = held.job_submitted
+        known = ListedJob(job_id=of.job_id, reason=f"held: {of.held_because}")
+        publisher = SlurmPublisher(region, TERMS, RunsSeen(SITE, lambda: [known]))
+    for _ in range(2):
+        publisher.tell([SlurmJob({**JOB, "licenses": "a"})])
+    *_, released, changed = region.told
+    assert list(released.job_released.holders) == [HOLDER_MANAGER]
+    assert changed.job_submitted.licences == {"a": 1}
+    assert changed.job_submitted.changed_at_us
+
+
 def test_an_order_that_was_not_taken_is_published_again() -> None:
     region = Away()
     publisher = SlurmPublisher(region, TERMS)
@@ -242,6 +265,34 @@ def test_an_order_that_was_not_taken_is_published_again() -> None:
     region.is_away = False
     publisher.tell([SlurmJob(held)])
     assert [event.WhichOneof("payload") for event in region.told] == ["job_submitted", "job_held"]
+
+
+def test_a_job_that_waits_as_before_is_not_made_anew_unless_its_nodes_are_others() -> None:
+    region, made = PlayedRegion(), []
+    publisher = SlurmPublisher(region, TERMS)
+
+    def counted(job: SlurmJob, *more: Any) -> Any:
+        made.append(job.job_id)
+        return facts_of(job, *more)
+
+    alpha = ClusterDeclared(cluster="alpha", node_names=["n1"])
+    nodes = [{"name": "n1", "cpus": 4, "partitions": ["all"]}]
+    waits = {**JOB, "partition": "all"}
+    awaits = {**waits, "job_id": 18, "dependency": "singleton"}
+    with patch.object(publisher_module, "facts_of", counted):
+        publisher.declare([alpha], nodes)
+        for _ in range(4):
+            publisher.tell([SlurmJob(waits), SlurmJob(awaits)])
+        assert made == [17, 18, 17, 18, 18, 18]
+        publisher.declare([alpha], nodes)
+        publisher.tell([SlurmJob(waits)])
+        assert len(made) == 6
+        publisher.declare([alpha], [{**nodes[0], "cpus": 8}])
+        publisher.tell([SlurmJob(waits)])
+        publisher.tell([SlurmJob({**waits, "time_limit": 9})])
+        assert made[6:] == [17, 17]
+    submitted = [event.job_submitted for event in region.told if event.HasField("job_submitted")]
+    assert [each.walltime_s for each in submitted] == [300, 300, 540]
 
 
 def test_a_job_that_ended_and_was_published_is_not_made_anew() -> None:
@@ -262,7 +313,7 @@ def test_a_job_that_ended_and_was_published_is_not_made_anew() -> None:
             publisher.tell([SlurmJob(ended), SlurmJob({**JOB, "job_id": 18})])
         publisher.tell([])
         publisher.tell([SlurmJob(ended)])
-    assert made == [17, 17, 18, 18, 18, 17]
+    assert made == [17, 17, 18, 18, 17]
     payloads = [event.WhichOneof("payload") for event in region.told]
     whole = ["job_submitted", "job_finished"]
     assert payloads == [*whole, "job_submitted", *whole]

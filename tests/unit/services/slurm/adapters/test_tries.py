@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import grpc
@@ -101,7 +101,7 @@ class StubbornSlurm(PlayedSlurm):
         if isinstance(self.failures.get(job), SlurmBusyError):
             raise self.failures[job]
 
-    def leave(self, job: str, word: GrantAnswer) -> None:
+    def leave(self, job: str, word: GrantAnswer, _changes: Iterable[str] = ()) -> None:
         self.words[job] = word
 
 
@@ -126,7 +126,7 @@ def test_a_start_that_slurm_refuses_is_declined_in_its_words_and_holds_up_no_oth
     [declined] = [event.job_declined for event in region.told]
     assert declined.job_id == JOB_ID
     assert declined.reason == "slurm_update error:_Invalid node name specified"
-    assert slurm.words == {"17": GrantAnswer(1, submit_s=SUBMIT_S, limit="5", requeue="0")}
+    assert slurm.words == {"17": GrantAnswer(1, submit_s=SUBMIT_S)}
 
 
 def test_what_is_tried_again_is_of_one_job_and_ends() -> None:

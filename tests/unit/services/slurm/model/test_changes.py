@@ -96,7 +96,8 @@ def test_a_user_holds_and_changes_a_job_at_once_and_each_is_let_in_by_itself() -
 
 def test_what_slurm_fills_in_later_and_what_was_released_are_no_changes() -> None:
     assert kinds({"account": ""}, {"account": "physics"}) == []
-    word = {"admin_comment": "coplace grant=1 started freq_ghz=2 submit=1", "time_limit": 9}
+    said = "coplace grant=1 started freq_ghz=2 submit=1 limit=5 requeue=0"
+    word = {"admin_comment": said, "time_limit": 9, "required_nodes": "n1", "cpus": 4}
     assert kinds({}, word) == []
 
 
@@ -154,3 +155,56 @@ def test_a_hold_that_a_process_before_published_is_older_than_what_was_said_sinc
     changes = WaitingChanges("north")
     seen = looks({}, held, changes=changes)
     assert [order.job_held.held_at_us for order in seen] == [2]
+
+
+def test_another_begin_or_deadline_is_a_change_and_a_begin_that_is_over_is_none() -> None:
+    now_us = 1_796_000_000_000_000
+    later_s, asked = now_us // 1_000_000 + 3_600, JobSubmitted(job_id="j", attempt=1)
+    changes = WaitingChanges("north")
+    told = []
+    for at, when in enumerate(
+        (
+            {"eligible_time": 0},
+            {"eligible_time": later_s},
+            {"eligible_time": now_us // 1_000_000},
+            {"eligible_time": 0, "deadline": later_s},
+            {"deadline": later_s},
+            {"deadline": 0},
+        )
+    ):
+        waiting = {"j": SlurmJob({**JOB, **when})}
+        told += changes.events(waiting, now_us + at, {"j": asked})
+        changes.confirm()
+    at_us = [event.job_submitted.changed_at_us - now_us for event in told]
+    assert at_us == [1, 2, 3, 5]
+
+
+def test_what_a_start_does_not_touch_is_a_change_while_it_is_made() -> None:
+    word = {"admin_comment": "coplace grant=1 started freq_ghz=2 submit=1 limit=5 requeue=0"}
+    released = {**word, "time_limit": 9, "required_nodes": "n1", "partition": "all"}
+    declined = {"admin_comment": "coplace grant=1 declined submit=1", "partition": "all"}
+    assert kinds({"partition": "all"}, released, declined, {**declined, "cpus": 2}) == ["job_held"]
+    [held, released_again] = looks({"partition": "all"}, {**released, "partition": "big"}, declined)
+    assert held.job_held.reason.startswith("changed in Slurm: partition. ")
+    assert list(released_again.job_released.holders) == [HOLDER_MANAGER]
+
+
+def test_a_process_that_is_started_compares_with_what_one_before_said() -> None:
+    before, asked = WaitingChanges("north"), JobSubmitted(job_id="j", attempt=1)
+    before.events({"j": SlurmJob({**JOB, "features": "gpu"})}, 1, {"j": asked})
+    before.confirm()
+    job = SlurmJob({**JOB, **HELD, "features": "", "nice": 5})
+    told = WaitingChanges("north", before.known).events({"j": job}, 9, {"j": asked})
+    kinds = [event.WhichOneof("payload") for event in told]
+    assert kinds == ["job_submitted", "job_held", "job_prioritized"]
+    assert told[0].job_submitted.changed_at_us == 9
+
+
+def test_what_was_submitted_and_not_kept_is_submitted_anew_but_not_what_is_being_started() -> None:
+    word = {"admin_comment": "coplace grant=1 started freq_ghz=2 submit=1 limit=5 requeue=0"}
+    for shown, count in (({}, 1), (word, 0)):
+        changes = WaitingChanges("north")
+        changes.unrecorded = frozenset({"j"})
+        waiting = {"j": SlurmJob({**JOB, **shown})}
+        told = changes.events(waiting, 1, {"j": JobSubmitted(job_id="j", attempt=1)})
+        assert len(told) == count

@@ -5,10 +5,17 @@ from typing import Any
 
 import pytest
 
-from services.slurm.model.fields import FIELDS, Treatment, unknown_fields, why_not_followed
+from services.slurm.model.fields import (
+    FIELDS,
+    UNREAD,
+    Treatment,
+    unknown_fields,
+    why_not_followed,
+)
 from services.slurm.model.fields_page import page
 from services.slurm.model.jobs import SlurmJob
 from services.slurm.model.select_rules import SelectRules
+from tests.support.snippets import REPOSITORY
 from tests.unit.services.slurm.fields import JOB
 
 PLUGINS = SelectRules(has_topology=True, has_labels=True, has_burst_buffers=True)
@@ -87,3 +94,17 @@ def test_a_field_that_no_table_has_is_unknown_where_it_says_something() -> None:
 def test_on_one_node_brackets_are_parentheses_and_the_script_s_node_has_its_features_too() -> None:
     assert SlurmJob({**JOB, "features": "[a|b]"}).features == "(a|b)"
     assert SlurmJob({**JOB, "features": "a|b", "batch_features": "b"}).features == "(a|b)&(b)"
+
+
+def test_what_is_kept_of_no_job_nobody_reads() -> None:
+    rooms = ("services/slurm", "shared/slurm")
+    sources = [file for room in rooms for file in (REPOSITORY / room).rglob("*.py")]
+    read = {
+        name
+        for file in sources
+        if file.name != "fields.py"
+        for name in UNREAD
+        if f'"{name}"' in file.read_text(encoding="utf-8")
+    }
+    assert sources
+    assert read == set()

@@ -36,9 +36,9 @@ from services.slurm.processor.orders import (
     Requeue,
     Resume,
     Suspend,
-    is_too_soon,
     orders,
     orders_of_refused,
+    why_too_soon,
 )
 from shared.slurm.grant_answer import GrantAnswer
 from tests.unit.services.slurm.fields import JOB, RUNS, SUBMIT_S
@@ -225,11 +225,18 @@ def test_a_start_behind_a_hold_of_a_moment_ago_is_not_declined_before_the_hold_i
     decision.decided_at_us = 20_000_000
     soon = [(18_000_000, 20_900_000, True), (18_000_000, 21_000_000, False), (0, 20_000_000, False)]
     for held_at_us, now_us, is_soon in soon:
-        assert is_too_soon(decision, held, now_us, held_at_us) == is_soon
+        assert bool(why_too_soon(decision, held, now_us, held_at_us)) == is_soon
     # One decided with the hold known, of a job that nobody holds, or that Slurm has no more.
-    assert not is_too_soon(decision, held, 20_900_000, 1_000_000)
-    assert not is_too_soon(decision, PENDING, 20_900_000, 18_000_000)
-    assert not is_too_soon(decision, None, 20_900_000, 18_000_000)
+    assert not why_too_soon(decision, held, 20_900_000, 1_000_000)
+    assert not why_too_soon(decision, PENDING, 20_900_000, 18_000_000)
+    assert not why_too_soon(decision, None, 20_900_000, 18_000_000)
+
+
+def test_a_start_waits_for_a_job_that_is_taken_back_and_is_declined_where_slurm_keeps_it() -> None:
+    for word, is_soon in (("coplace given back in silence", True), ("coplace given back", False)):
+        lent = SlurmJob({**JOB, "admin_comment": word, "state_reason": "Priority", "priority": 9})
+        assert bool(why_too_soon(start(), lent, NOW_US, 0)) == is_soon
+        assert orders(start(), lent, NOW_US) == [Decline("it was given back to Slurm")]
 
 
 def test_other_verdicts_ask_for_nothing() -> None:
