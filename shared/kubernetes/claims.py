@@ -42,10 +42,6 @@ class GrantClaim:
         """Return whether a grant was answered: the first answer is final."""
         return grant <= max(self.grant, self.declined)
 
-    def is_over_for(self, attempt: int) -> bool:
-        """Return whether an attempt has ended: it ran without a grant while one was decided."""
-        return not self.is_live and attempt < self.attempt
-
     @property
     def has_begun(self) -> bool:
         """Return whether its run has begun and has not ended."""

@@ -129,8 +129,6 @@ class _Obeyed:
             return "the Job was deleted"
         if self.claim.is_live:
             return f"the run under grant {self.claim.grant} has not ended yet"
-        if self.claim.is_over_for(self.decision.attempt):
-            return f"attempt {self.decision.attempt} ran without a grant"
         return self._why_not_now(job)
 
     def _why_not_now(self, job: KubernetesJob) -> str:

@@ -153,6 +153,12 @@ class WorkloadRecord:
         """Return whether Kueue may start it by its own rules, within a reservation of quota."""
         return self.let_go is not None and self.let_go.reservation == reservation
 
+    def ran_as(self, attempt: int) -> bool:
+        """Return whether the run before, whose end was published, was of an attempt or a later
+        one."""
+        past = self.past
+        return past is not None and past.claim.has_begun and attempt <= past.claim.attempt
+
     @property
     def cluster(self) -> str:
         """Return the cluster that it was granted, or let go to; empty where neither is known."""

@@ -128,7 +128,7 @@ class _DecidedWorkload:
             return f"the run under grant {self.claim.grant} has not ended yet"
         if self.record.let_go is not None:
             return "Kueue starts it by its own rules: Coplace was silent"
-        if self.claim.is_over_for(decision.attempt):
+        if self.record.ran_as(decision.attempt):
             return f"attempt {decision.attempt} ran without a grant"
         if not decision.node_names:
             return "the decision names no nodes"

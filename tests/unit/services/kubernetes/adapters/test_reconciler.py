@@ -41,7 +41,7 @@ class Told:
 
 def decided(verdict: Any, cluster: str = "alpha", grant: int = 1, **how: Any) -> PlacementDecided:
     return PlacementDecided(
-        job_id=LU, attempt=max(grant, 1), verdict=verdict, cluster=cluster, grant=grant, **how
+        job_id=LU, attempt=1, verdict=verdict, cluster=cluster, grant=grant, **how
     )
 
 

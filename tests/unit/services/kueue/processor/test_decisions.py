@@ -15,7 +15,7 @@ from coplace.v1.placement_pb2 import (
     PlacementDecided,
 )
 
-from services.kueue.model.records import WorkloadRecord
+from services.kueue.model.records import PastRun, WorkloadRecord
 from services.kueue.processor.decisions import obeying
 from services.kueue.processor.effects import KeepRecord
 from services.kueue.processor.seen import Moment, SeenWorkload, Surroundings
@@ -68,9 +68,12 @@ def test_a_start_is_claimed_for_its_reservation() -> None:
 
 def test_a_start_of_an_attempt_that_ran_without_a_grant_is_declined() -> None:
     """It was decided before placement heard of that run."""
-    waits_again = recorded(claim=GrantClaim(attempt=2))
+    ran = replace(LIVE, grant=0, attempt=1, run_uid="x")
+    waits_again = recorded(claim=GrantClaim(attempt=2), past=PastRun(ran, "Evicted", NOW_US))
     assert "ran without a grant" in declined(obeying(decided(), seen(), waits_again, MOMENT))
     assert kept(obeying(decided(attempt=2, grant=4), seen(), waits_again, MOMENT)).claim.is_live
+    forgotten = recorded(claim=GrantClaim(attempt=2))
+    assert kept(obeying(decided(), seen(), forgotten, MOMENT)).claim.is_live, "no end was published"
 
 
 def test_a_start_lifts_the_hold_that_it_crossed() -> None:
