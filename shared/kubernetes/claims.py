@@ -140,6 +140,15 @@ class AfterStop(StrEnum):
     # It cannot begin: its grant is declined.
     DECLINE = "decline"
 
+    def goes_before(self, other: "AfterStop") -> bool:
+        """Return whether it takes the place of what was asked before: who cancels goes before all,
+        and a run that is not the Job's any more before one that waits again."""
+        return self._rank > other._rank
+
+    @property
+    def _rank(self) -> int:
+        return {AfterStop.CANCEL: 2, AfterStop.FORGET: 1}.get(self, 0)
+
 
 @dataclass(frozen=True, slots=True)
 class StopRequest:

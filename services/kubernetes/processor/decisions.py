@@ -27,7 +27,6 @@ from shared.kubernetes.texts import shown
 
 _GONE = "the Job is not there any more"
 _ENDED = "the Job has ended"
-_WAITS_AGAIN = (AfterStop.REQUEUE, AfterStop.DECLINE)
 _UNKNOWN = "the Job is not in Coplace's queue"
 
 
@@ -207,7 +206,7 @@ class _Obeyed:
     def _stop(self, then: AfterStop) -> Sequence[JobEffect]:
         """Unless it stops already; who cancels goes before who would have it again."""
         stop, reason = self.record.stop, self.decision.reason
-        if stop is not None and (stop.then not in _WAITS_AGAIN or then in _WAITS_AGAIN):
+        if stop is not None and not then.goes_before(stop.then):
             return ()
         asked = records.stopping(self.record, StopRequest(then, reason, self.now_us))
         patch = PatchRecord(self.record, asked, f"stops, to {then}")

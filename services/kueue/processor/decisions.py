@@ -24,7 +24,6 @@ from shared.kubernetes.effects import PublishFact
 from shared.kubernetes.texts import shown
 
 _GONE = "the Workload has ended or was deleted"
-_WAITS_AGAIN = (AfterStop.REQUEUE, AfterStop.DECLINE)
 
 
 def obeying(
@@ -215,7 +214,7 @@ class _DecidedWorkload:
     def _stop(self, then: AfterStop) -> Sequence[WorkloadEffect]:
         """Unless it stops already; who cancels goes before who would have it again."""
         stop, reason = self.record.stop, self.decision.reason
-        if stop is not None and (stop.then not in _WAITS_AGAIN or then in _WAITS_AGAIN):
+        if stop is not None and not then.goes_before(stop.then):
             return ()
         asked = replace(self.record, stop=StopRequest(then, reason, self.moment.now_us))
         patch = KeepRecord(self.seen.workload, asked, f"stops, to {then}")

@@ -222,6 +222,8 @@ async def course(rng: Random, steps: int) -> None:
 @given(st.integers(0, 1 << 32), st.integers(1, 60))
 @example(637145, 29)
 @example(100000000, 23)
+@example(3407950073, 29)
+@example(2069180556, 60)
 @example(3917998139, 22)
 @example(2153009609, 35)
 @example(1344259828, 44)

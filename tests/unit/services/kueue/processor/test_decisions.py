@@ -115,6 +115,16 @@ def test_of_one_that_is_not_there_the_job_is_cancelled() -> None:
     assert obeying(decided(VERDICT_ACTION), None, None, MOMENT) == ()
 
 
+def test_who_cancels_goes_before_a_run_that_is_not_the_jobs_any_more() -> None:
+    """Nobody would start it again, and it would wait for ever."""
+    live = recorded(claim=LIVE)
+    void = kept(obeying(decided(VERDICT_WITHDRAWN, is_void=True), seen(), live, MOMENT))
+    found = kept(obeying(decided(VERDICT_CANCELLED), seen(), void, MOMENT))
+    assert found.stop is not None
+    assert found.stop.then is AfterStop.CANCEL
+    assert obeying(decided(VERDICT_WITHDRAWN, is_void=True), seen(), found, MOMENT) == ()
+
+
 def test_a_start_that_took_place_crosses_a_withdrawal_unless_that_is_void() -> None:
     live = recorded(claim=LIVE)
     assert obeying(decided(VERDICT_WITHDRAWN), seen(), live, MOMENT) == ()
