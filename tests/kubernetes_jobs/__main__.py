@@ -5,8 +5,9 @@
     python -m tests.kubernetes_jobs memory --jobs 10000 --nodes 5000
 
 `waits` is from the creation of a Job to its first pod on a node, by turns with the queue's label
-and without. `kills` kills the adapter and the API server (kill -9) at random moments; 1 unless each
-Job was started once and its charge is what the nodes saw. `memory` is that of the adapter, with its calls.
+and without, with the time of each step. `kills` kills the adapter and the API server (kill -9) at
+random moments; 1 unless each Job was started once and its charge is what the nodes saw. `memory` is
+that of the adapter, with its calls.
 """
 
 import argparse

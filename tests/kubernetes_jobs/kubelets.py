@@ -69,8 +69,8 @@ class ObservingKubelets(Kubelets):
                 self._loop.call_soon_threadsafe(self.once, name, "end")
 
     def run_s(self, job: str, pods: int | None = None) -> float:
-        """Return how long a Job ran, from its last pod's Ready to its last pod's end, s. Of one that
-        has fewer pods at a time than ever ran, from when so many were ready."""
+        """Return how long a Job ran, from its last pod's Ready to its last pod's end, s. Of one
+        that has fewer pods at a time than ever ran, from when so many were ready."""
         ready, ended = sorted(map(time_us, self.ready[job].values())), self.ended[job].values()
         return (max(map(time_us, ended)) - ready[:pods][-1]) / 1e6
 
