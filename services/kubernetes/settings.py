@@ -63,7 +63,7 @@ class KubernetesSettings(LeaderSettings):
     )
     ingest_address: str = Field("127.0.0.1:50051", description="host:port of ingest")
     placement_address: str = Field("127.0.0.1:50053", description="host:port of placement")
-    workers: int = Field(16, ge=1, le=256, description="Jobs that are looked at at once")
+    workers: int = Field(64, ge=1, le=256, description="Jobs that are looked at at once")
 
     @property
     def architecture(self) -> str:

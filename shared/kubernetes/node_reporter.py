@@ -113,9 +113,11 @@ class NodeReporter:
         """Declare the cluster, where it changed. Raises UnusableError where its nodes make no
         cluster."""
         async with self._one_at_a_time:
-            asked = list(self._asked())
-            terms = {term for each in asked for term in terms_of(each.features)}
-            self._tolerated = frozenset(_tolerated(asked))
+            # One after the other: messages of thousands of jobs fill a memory.
+            wanted = {(each.features, *each.partitions) for each in self._asked()}
+            terms = {term for features, *_ in wanted for term in terms_of(features)}
+            partitions = {each for _, *names in wanted for each in names}
+            self._tolerated = frozenset(filter(None, map(Tolerations.parse, partitions)))
             self._known |= {
                 node_name(n): n for n in in_order(self._there.values()) if self._is_part(n)
             }
@@ -127,7 +129,7 @@ class NodeReporter:
                 await self._facts.tell(declaration(found, self._source, self._now_us()))
                 log.info("declared", cluster=found.cluster, nodes=found.nodes)
                 self._declared = found
-            self._offered = frozenset().union(*map(_wants, asked))
+            self._offered = frozenset({*map(str, terms), *partitions})
             self.declared.set()
 
     async def offer(self, asked: JobSubmitted) -> None:
@@ -204,13 +206,6 @@ class NodeReporter:
 def _wants(asked: JobSubmitted) -> frozenset[str]:
     """The features and partitions that it names."""
     return frozenset({*map(str, terms_of(asked.features)), *asked.partitions})
-
-
-def _tolerated(asked: Iterable[JobSubmitted]) -> Iterable[Tolerations]:
-    for each in asked:
-        for partition in each.partitions:
-            if found := Tolerations.parse(partition):
-                yield found
 
 
 def _names(host_lists: Iterable[str]) -> Iterable[str]:

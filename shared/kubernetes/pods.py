@@ -115,8 +115,10 @@ def begun_us(pods: Iterable[RunPod], count: int) -> int:
 
 
 def ended_us(pods: Iterable[RunPod]) -> int:
-    """Return when the last of these pods ended; 0 where nobody knows."""
-    return max((each.ended_us for each in pods), default=0)
+    """Return when the last of these pods ended that ran; 0 where nobody knows. One that never did
+    may be deleted much later: behind a lost answer a Job controller creates one too many."""
+    ran = (each.ended_us for each in pods if each.ready_us or each.started_us)
+    return max(ran, default=0)
 
 
 def units_by_node(pods: Iterable[RunPod]) -> Mapping[str, int]:

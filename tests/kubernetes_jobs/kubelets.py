@@ -68,10 +68,11 @@ class ObservingKubelets(Kubelets):
             for name in self.ready[job]:
                 self._loop.call_soon_threadsafe(self.once, name, "end")
 
-    def run_s(self, job: str) -> float:
-        """Return how long a Job ran, from its last pod's Ready to its last pod's end, s."""
-        ready, ended = self.ready[job].values(), self.ended[job].values()
-        return (max(map(time_us, ended)) - max(map(time_us, ready))) / 1e6
+    def run_s(self, job: str, pods: int | None = None) -> float:
+        """Return how long a Job ran, from its last pod's Ready to its last pod's end, s. Of one
+        that has fewer pods at a time than ever ran, from when so many were ready."""
+        ready, ended = sorted(map(time_us, self.ready[job].values())), self.ended[job].values()
+        return (max(map(time_us, ended)) - ready[:pods][-1]) / 1e6
 
     async def _do(self, client: Any, name: str, what: str) -> None:
         if (pod := self._pods.get(name)) is None:

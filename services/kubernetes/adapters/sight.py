@@ -174,9 +174,9 @@ class JobSight:
         return record
 
     async def is_newest(self, record: KubernetesRecord, job: KubernetesJob | None = None) -> bool:
-        """Whether a record was as it was seen after its Job was, which is to be changed. So a
-        process that was stalled starts and ends nothing on an old word: whoever changed the record
-        meanwhile has changed the Job behind it, or is refused to."""
+        """Return whether a record is as it was seen: by what it was once its Job was seen, which is
+        to be changed. So a process that was stalled starts and ends nothing on an old word: whoever
+        changed the record since has changed the Job behind it, or is refused to."""
         agreed = self._agreed.pop(record.id, None)
         if job and job.id == record.id and agreed == (record.version, job.resource_version):
             return True

@@ -191,11 +191,13 @@ class Play:
         self.begin()
 
     async def obey_stalled(self, most: int) -> None:
-        """The old one reads on."""
+        """The old one reads on, and does what follows from what it saw."""
         if self.stalled is not None:
             for decision in self.coplace.decisions[self.stalled_read : self.stalled_read + most]:
                 await self.stalled.obey([decision])
                 self.stalled_read += 1
+            if self.draw(st.booleans()):
+                await self.stalled.work_off()
 
     def begin(self) -> None:
         """A process starts: it lists all, and reads decisions from where it had committed."""

@@ -190,3 +190,24 @@ async def test_a_kind_that_is_not_installed_is_named_and_waited_for(
     [named] = [each for each in logs if each["log_level"] == "error"]
     assert "jobrecords" in named["path"]
     assert named["advice"] == "apply jobrecords.yaml"
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+async def test_a_server_is_reached_by_the_proxy_of_the_environment_unless_that_leaves_it_out(
+    monkeypatch: pytest.MonkeyPatch, *, is_named: bool
+) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.json_response({"by": request.headers["Host"]})
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    async with TestServer(app) as proxy:
+        monkeypatch.setenv("http_proxy", str(proxy.make_url("")))
+        monkeypatch.setenv("no_proxy", "" if is_named else "127.0.0.2")
+        async with ApiConnection(to("http://127.0.0.2:1")) as client:
+            api = ApiServer("alpha", client)
+            if is_named:
+                assert await api.read(JOB) == {"by": "127.0.0.2:1"}
+            else:
+                with pytest.raises(ApiUnavailableError):
+                    await api.read(JOB)

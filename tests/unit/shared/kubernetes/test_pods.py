@@ -64,7 +64,11 @@ def test_a_run_whose_pods_were_never_ready_begins_when_they_ran() -> None:
 
 
 def test_the_last_end_counts() -> None:
-    assert ended_us([RunPod("a", "", ended_us=5), RunPod("b", "", ended_us=9)]) == 9
+    ran = [RunPod("a", "", started_us=1, ended_us=5), RunPod("b", "", ready_us=2, ended_us=9)]
+    assert ended_us(ran) == 9
+    never_ran = removed_pod(pod("Pending"), None, 70)
+    assert ended_us([*ran, never_ran]) == 9, "a run does not last until what never ran is deleted"
+    assert ended_us([never_ran]) == 0
     assert units_by_node([RunPod("a", "", "n1"), RunPod("b", "", "n1"), RunPod("c", "")]) == {
         "n1": 2
     }
