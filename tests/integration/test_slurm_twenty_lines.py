@@ -22,6 +22,7 @@ PartitionName=small Nodes=a[1-2] Default=YES DefaultTime=5 MaxTime=INFINITE Stat
 PartitionName=big Nodes=b[1-2] MaxTime=INFINITE State=UP
 """
 _MORE: Final = "DefMemPerCPU=200\nGresTypes=gpu\nLicenses=matlab:4,ansys:2\n"
+_GRES: Final = "NodeName=b[1-2] Name=gpu File=/dev/null,/dev/zero\n"
 _CLUSTERS: Final = """\
 clusters:
 - {name: skylake, feature: skylake, node_model: gold-6254, pstates_ghz: [1.2, 3.1],
@@ -64,6 +65,7 @@ def _folder(root: Path) -> Iterator[Path]:
         folder = Path(name)
         folder.chmod(0o755)
         (folder / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
+        (folder / "gres.conf").write_text(_GRES)
         yield folder
 
 
