@@ -1,6 +1,7 @@
 """A broker starts with an archive of its classes, without one, and with one of no use."""
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -22,23 +23,23 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return archive_of(kafka_jars())
 
 
-def started(folder: Path) -> str:
-    """What a broker wrote that was ready."""
-    with LocalServers(folder, redis=False):
-        return next(folder.rglob("kafka.log")).read_text()
+def started() -> str:
+    """What a broker wrote that was ready; the path of its socket is to be short."""
+    with TemporaryDirectory() as folder, LocalServers(Path(folder) / "run", redis=False):
+        return next(Path(folder).rglob("kafka.log")).read_text()
 
 
 def test_the_first_broker_leaves_an_archive_and_removes_those_of_another_java(
-    archive: Path, tmp_path: Path
+    archive: Path,
 ) -> None:
     other = archive.with_name(f"{kafka_jars().name}.0123456789ab.jsa")
     other.touch()
-    started(tmp_path / "servers")
+    started()
     assert archive.stat().st_size > 10_000_000
     assert not other.exists()
 
 
-def test_a_broker_starts_where_the_archive_is_of_no_use(archive: Path, tmp_path: Path) -> None:
+def test_a_broker_starts_where_the_archive_is_of_no_use(archive: Path) -> None:
     archive.write_bytes(b"of another Java")
-    assert "jsa" not in started(tmp_path / "servers")
+    assert "jsa" not in started()
     assert archive.read_bytes() == b"of another Java"
