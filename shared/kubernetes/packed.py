@@ -55,6 +55,9 @@ class PackedStore(Generic[K]):
     def __iter__(self) -> Iterator[K]:
         return iter(self._packed)
 
+    def __contains__(self, key: object) -> bool:
+        return key in self._packed
+
     def get(self, key: K) -> Fields | None:
         """Return an object; None where there is none of this key."""
         if (found := self._at_hand.get(key)) is None and (packed := self._packed.get(key)):

@@ -54,7 +54,7 @@ def make(archive: Path, broker: Sequence[str], ready_url: str) -> None:
 
 def _remove_others(archive: Path) -> None:
     """Remove archives of these jars of a Java that was there before."""
-    jars = archive.name.removesuffix(archive.suffix).rpartition(".")[0]
+    jars = Path(archive.stem).stem
     for each in archive.parent.glob(f"{jars}.*{archive.suffix}"):
         if each != archive:
             each.unlink(missing_ok=True)

@@ -146,7 +146,7 @@ class JobMirror:
             self._changed(uid)
 
     def _forget_id(self, job_id: str, uid: JobUid) -> None:
-        if self.job(uid) is None and uid not in self._records and self._of_ids.get(job_id) == uid:
+        if uid not in self._jobs and uid not in self._records and self._of_ids.get(job_id) == uid:
             del self._of_ids[job_id]
 
     def replace(self, cluster: str, jobs: Iterable[KubernetesJob]) -> list[JobUid]:

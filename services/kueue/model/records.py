@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, Self
 
-import msgspec
 from coplace.v1.jobs_pb2 import JobSubmitted
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 
@@ -17,6 +16,7 @@ from coplace_client.errors import RejectedError
 from shared.kubernetes.claims import GrantClaim, StopRequest
 from shared.kubernetes.explained_wait import ExplainedWait
 from shared.kubernetes.objects import mapping_of, whole_of
+from shared.kubernetes.packed import pack, unpack
 from shared.kubernetes.texts import shown
 from shared.kueue.workloads import KueueWorkload, RecordName
 
@@ -251,14 +251,14 @@ class PackedRecord(NamedTuple):
     @classmethod
     def of(cls, record: WorkloadRecord) -> Self:
         """Pack a record."""
-        status = msgspec.msgpack.encode(record.to_status())
+        status = pack(record.to_status())
         return cls(record.submitted.SerializeToString(), status, record.version)
 
     @property
     def record(self) -> WorkloadRecord:
         """Return the record."""
         submitted = JobSubmitted.FromString(self.submitted)
-        return _record(submitted, msgspec.msgpack.decode(self.status), self.version)
+        return _record(submitted, unpack(self.status), self.version)
 
 
 def version_of(fields: Mapping[str, Any]) -> str:

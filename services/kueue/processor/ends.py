@@ -9,16 +9,15 @@ from coplace.v1.jobs_pb2 import JobOutcome
 from services.kueue.model.facts import finish
 from services.kueue.model.records import WorkloadRecord
 from services.kueue.processor.effects import DropRecord, KeepRecord, WorkloadEffect
-from services.kueue.processor.seen import Moment, SeenWorkload
+from services.kueue.processor.seen import SECOND_US, Moment, SeenWorkload
 from shared.kubernetes.claims import AfterStop
 from shared.kubernetes.effects import PublishFact
 from shared.kubernetes.facts import RunEnd
 
-_SECOND_US: Final = 1_000_000
 # Pods of a Workload that is over end within this time, or their end is not waited for.
-LAST_PODS_US: Final = 120 * _SECOND_US
+LAST_PODS_US: Final = 120 * SECOND_US
 # Pods of which nobody has heard yet, though their Workload is over, are heard of within this time.
-_SETTLE_US: Final = 5 * _SECOND_US
+_SETTLE_US: Final = 5 * SECOND_US
 _OUTCOMES: Final = {
     JobOutcome.JOB_OUTCOME_COMPLETED: "completed",
     JobOutcome.JOB_OUTCOME_FAILED: "failed",

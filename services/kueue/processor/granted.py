@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from coplace.v1.jobs_pb2 import JOB_OUTCOME_CANCELLED, JOB_OUTCOME_TIMED_OUT, JobOutcome
 
@@ -19,7 +18,7 @@ from services.kueue.processor.effects import (
 )
 from services.kueue.processor.ends import close, unquiet_us
 from services.kueue.processor.let_go import answers_of_let_go
-from services.kueue.processor.seen import Moment, SeenWorkload
+from services.kueue.processor.seen import SECOND_US, Moment, SeenWorkload
 from shared.domain.folding import fold
 from shared.domain.hostlist import expand
 from shared.kubernetes.claims import AfterStop, GrantClaim, StopRequest
@@ -28,8 +27,6 @@ from shared.kubernetes.facts import RunEnd
 from shared.kubernetes.pods import all_ready_us, begun_us, ended_us, units_by_node
 from shared.kubernetes.texts import shown
 from shared.kueue.workloads import CheckState, KueueWorkload
-
-_SECOND_US: Final = 1_000_000
 
 
 def answers_of_grant(
@@ -174,7 +171,7 @@ class GrantedWorkload:
     def _set_back(self) -> Sequence[WorkloadEffect]:
         """Kueue has taken the quota that it was granted with: what ran is charged."""
         if left_us := self._unquiet_us():
-            return [LookAgain(left_us / _SECOND_US)]
+            return [LookAgain(left_us / SECOND_US)]
         eviction, stop = self.seen.workload.last_eviction, self.record.stop
         reason = f"{eviction.reason}: {eviction.message}" if eviction else "Kueue took its quota"
         reason = stop.reason if stop else reason
@@ -212,7 +209,7 @@ class GrantedWorkload:
     def _end(self) -> Sequence[WorkloadEffect]:
         """It has ended, or was deleted: its last pods are waited for."""
         if left_us := self._unquiet_us():
-            return [LookAgain(left_us / _SECOND_US)]
+            return [LookAgain(left_us / SECOND_US)]
         end = finished_end(self.seen.workload, ended_us(self.seen.pods))
         if self.claim.has_begun:
             return close(self.seen, self.record, self.moment, end)

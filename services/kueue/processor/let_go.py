@@ -10,13 +10,12 @@ from services.kueue.model.records import LetGo, WorkloadRecord
 from services.kueue.processor.answers import refuse
 from services.kueue.processor.effects import AnswerCheck, KeepRecord, Nominate, WorkloadEffect
 from services.kueue.processor.ends import close, unquiet_us
-from services.kueue.processor.seen import Moment, SeenWorkload
+from services.kueue.processor.seen import SECOND_US, Moment, SeenWorkload
 from shared.domain.folding import fold
 from shared.kubernetes.effects import LookAgain, PublishFact
 from shared.kubernetes.pods import all_ready_us, begun_us, ended_us, units_by_node
 from shared.kueue.workloads import CheckNames, CheckState, KueueWorkload
 
-_SECOND_US: Final = 1_000_000
 _BY_ITSELF: Final = "Coplace: Kueue starts it by its own rules"
 
 
@@ -74,7 +73,7 @@ class LetGoWorkload:
         if began := self._began(is_over=not has_quota):
             return [began]
         if not has_quota and (left_us := unquiet_us(self.seen, record, self.moment)):
-            return [LookAgain(left_us / _SECOND_US)]
+            return [LookAgain(left_us / SECOND_US)]
         if workload.is_over:
             end = finished_end(workload, ended_us(self.seen.pods))
             return close(self.seen, record, self.moment, end)

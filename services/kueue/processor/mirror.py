@@ -3,8 +3,6 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import msgspec
-
 from coplace_client.errors import RejectedError
 from services.kueue.model.records import (
     LET_GO_LEAST,
@@ -16,6 +14,7 @@ from services.kueue.model.records import (
 )
 from services.kueue.model.run_id import RunId, run_of
 from shared.kubernetes.objects import is_older, mapping_of, texts_of
+from shared.kubernetes.packed import pack, unpack
 from shared.kubernetes.pods import RunPod, read_pod, removed_pod
 from shared.kueue.names import MULTIKUEUE_CHECK, PLACEMENT_CHECK
 from shared.kueue.workloads import CheckNames, KueueWorkload, WorkloadKey, WorkloadUid, unseen
@@ -36,9 +35,7 @@ class _KeptWorkload(NamedTuple):
     @property
     def workload(self) -> KueueWorkload:
         """Return it as it was seen."""
-        return KueueWorkload(
-            self.key.server, msgspec.msgpack.decode(self.packed), self.is_deleted_there
-        )
+        return KueueWorkload(self.key.server, unpack(self.packed), self.is_deleted_there)
 
 
 class _KeptRecord(NamedTuple):
@@ -137,7 +134,7 @@ class WorkloadMirror:
         before = self._workloads.get(uid)
         if before is not None and is_older(version, before.version):
             return
-        packed = msgspec.msgpack.encode(workload.fields)
+        packed = pack(workload.fields)
         self._workloads[uid] = _KeptWorkload(key, packed, version, workload.is_deleted_there)
         self._of_keys[key] = uid
         if not self.is_copy(workload):

@@ -24,15 +24,14 @@ from services.kueue.processor.effects import (
 from services.kueue.processor.ends import close
 from services.kueue.processor.granted import GrantedWorkload
 from services.kueue.processor.let_go import LetGoWorkload
-from services.kueue.processor.seen import Moment, SeenWorkload, new_record, overdue
+from services.kueue.processor.seen import SECOND_US, Moment, SeenWorkload, new_record, overdue
 from shared.kubernetes.effects import LookAgain, PublishFact
 from shared.kubernetes.explained_wait import ExplainedWait
 from shared.kubernetes.texts import shown
 from shared.kueue.workloads import CheckState
 
-_SECOND_US: Final = 1_000_000
 # A start that was decided before the hold was known has come by then.
-_CROSSING_US: Final = 1 * _SECOND_US
+_CROSSING_US: Final = SECOND_US
 WORDS_EVERY_S: Final = 60.0
 """How often users read anew why a Workload waits that keeps its quota."""
 
@@ -141,7 +140,7 @@ class _WaitingWorkload:
         hold, checks = self.record.hold, self.seen.around.checks
         left_us = hold.at_us + _CROSSING_US - self.moment.now_us
         if left_us > 0:
-            return [LookAgain(left_us / _SECOND_US)]
+            return [LookAgain(left_us / SECOND_US)]
         workload, explained = self.seen.workload, self.record.explained
         delay_s = retry_s(explained, self.moment.now_us, hold.tried)
         own = checks.own_of(workload)
@@ -151,7 +150,7 @@ class _WaitingWorkload:
 
 def _look_when_overdue(seen: SeenWorkload, moment: Moment) -> LookAgain:
     left_us = seen.asked_us + moment.patience.waits_us - moment.now_us
-    return LookAgain(max(left_us, 0) / _SECOND_US)
+    return LookAgain(max(left_us, 0) / SECOND_US)
 
 
 def _keep_held(seen: SeenWorkload, record: WorkloadRecord, moment: Moment) -> KeepRecord:

@@ -10,7 +10,7 @@ from shared.kubernetes.explained_wait import ExplainedWait
 from shared.kubernetes.pods import RunPod
 from shared.kueue.workloads import CheckNames, KueueWorkload
 
-_SECOND_US: Final = 1_000_000
+SECOND_US: Final = 1_000_000
 
 
 class Surroundings(NamedTuple):
@@ -53,7 +53,7 @@ class SeenWorkload:
 class WaitLimit:
     """For how long a Workload may keep its quota while it waits for a start, us."""
 
-    waits_us: int = 5 * _SECOND_US
+    waits_us: int = 5 * SECOND_US
 
 
 @dataclass(frozen=True, slots=True)
