@@ -48,15 +48,21 @@ async def test_what_waited_for_coplace_starts_without_it_and_nowhere_else() -> N
     assert len(play.region.charges()) == 2
 
 
-async def test_what_was_granted_goes_where_it_was_granted() -> None:
-    play = Play()
-    key = play.home.submit("lu", pods=1)
+async def granted(play: Play, pods: int, silent_s: int) -> WorkloadKey:
+    """A Workload that was granted, and started while Coplace was silent."""
+    key = play.home.submit("lu", pods=pods)
     play.kueue()
     await play.look()
     play.region.advance(2)
     await play.obey()
-    await silent(play, 3)
+    await silent(play, silent_s)
     assert admitted(play, key)
+    return key
+
+
+async def test_what_was_granted_goes_where_it_was_granted() -> None:
+    play = Play()
+    key = await granted(play, 1, 3)
     await seconds(play, 5)
     play.home.finish(key)
     await ended(play)
@@ -153,13 +159,7 @@ async def test_what_was_sent_away_and_deleted_in_a_gap_is_charged_where_it_ran()
 async def test_what_ran_and_was_deleted_before_it_was_seen_is_charged() -> None:
     """Its record says how many pods it has, and its pods are there for a while."""
     play = Play()
-    key = play.home.submit("lu", pods=2)
-    play.kueue()
-    await play.look()
-    play.region.advance(2)
-    await play.obey()
-    await silent(play, 4)
-    assert admitted(play, key)
+    key = await granted(play, 2, 4)
     play.home.finish(key)
     play.home.remove(key)
     play.began()
