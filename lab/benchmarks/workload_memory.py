@@ -3,7 +3,7 @@
 Usage: python -m lab.benchmarks.workload_memory [WORKLOADS [NODES]]
 
 Objects come as an API server sends them, one after the other, and go where watches put them. There
-is no server, and nobody is published to. Memory is the proportional set size of this process, MiB.
+is no server, and nobody is published to. Memory is the resident set of this process, MiB.
 """
 
 import asyncio
@@ -58,10 +58,10 @@ class _Nobody:
 
 
 def memory_mib() -> float:
-    """Return what this process has in memory, MiB: its share of what it has with others."""
+    """Return what this process has in memory, MiB, whatever others share of it."""
     gc.collect()
     lines = Path("/proc/self/smaps_rollup").read_text(encoding="utf-8").splitlines()
-    return next(int(each.split()[1]) for each in lines if each.startswith("Pss:")) / 1024
+    return next(int(each.split()[1]) for each in lines if each.startswith("Rss:")) / 1024
 
 
 async def main(workloads: int = 10_000, nodes: int = 5_000) -> None:
