@@ -17,17 +17,26 @@ from shared.process.telemetry import Telemetry
 
 
 @asynccontextmanager
-async def served(
+async def serving(
     handlers: grpc.GenericRpcHandler, most_bytes: int = 4 * 2**20
-) -> AsyncIterator[grpc.aio.Channel]:
-    """A channel to a running service."""
+) -> AsyncIterator[Callable[[], grpc.aio.Channel]]:
+    """A running service, and what connects to it: each channel has a connection of its own."""
     server = grpc.aio.server(options=[("grpc.max_receive_message_length", most_bytes)])
     server.add_generic_rpc_handlers((handlers,))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        yield channel
+    own = [("grpc.use_local_subchannel_pool", 1)]
+    yield lambda: grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=own)
     await server.stop(None)
+
+
+@asynccontextmanager
+async def served(
+    handlers: grpc.GenericRpcHandler, most_bytes: int = 4 * 2**20
+) -> AsyncIterator[grpc.aio.Channel]:
+    """A channel to a running service."""
+    async with serving(handlers, most_bytes) as connect, connect() as channel:
+        yield channel
 
 
 async def refusal(call: Awaitable[object]) -> tuple[grpc.StatusCode, str]:

@@ -14,7 +14,7 @@ from coplace.v1.watch_service_pb2_grpc import WatchServiceStub
 
 from coplace_client import decisions
 from services.watch.cursor import CursorCodec
-from tests.unit.services.calls import served
+from tests.unit.services.calls import served, serving
 from tests.unit.services.watch.fake_log import (
     CODEC,
     LIMITS,
@@ -261,14 +261,23 @@ async def test_one_that_takes_nothing_while_it_catches_up_is_ended_and_no_slot_i
     log = FakeLog()
     log.append(*(decided(f"north/alpha/{n}/1", reason="x" * 50_000) for n in range(400)))
     watched = Served(log, replace(LIMITS, stalled_s=0.3, most_catch_ups=1))
-    async with watched.running(), watching(watched) as watch:
-        stuck = watch(of_alpha(from_earliest=True))
+    # Two programs: one that takes nothing does not share the connection of one that does.
+    async with (
+        watched.running(),
+        serving(watched.service.handlers()) as connect,
+        connect() as one,
+        connect() as another,
+    ):
+        stuck = WatchServiceStub(one).WatchDecisions(of_alpha(from_earliest=True))
         await stuck.read()
-        found = await decisions_of(watch(of_alpha(from_earliest=True)), 400)
+        ready = WatchServiceStub(another).WatchDecisions(of_alpha(from_earliest=True))
+        found = await decisions_of(ready, 400)
         assert len({*ids(found)}) == 400
+        await eventually(lambda: watched.service.watchers == 1)
         code, words = await refusal_of(stuck)
         assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert "nothing taken for 0.3 s: ask again with the last cursor that you got" in words
+        watched.service.stop()
 
 
 async def test_few_read_from_the_log_at_once_and_the_others_are_alive_meanwhile() -> None:
