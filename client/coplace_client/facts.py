@@ -14,6 +14,7 @@ from coplace.v1.jobs_pb2 import (
     JobCancelled,
     JobDeclined,
     JobFinished,
+    JobLimitChanged,
     JobOutcome,
     JobRequeued,
     JobsReordered,
@@ -35,6 +36,7 @@ _OfJob = (
     | JobDeclined
     | JobActionDone
     | JobActionRefused
+    | JobLimitChanged
 )
 # The field of each type that may be published.
 PAYLOADS: Final = {
@@ -217,3 +219,13 @@ def action_refused(source: str, decision: PlacementDecided, reason: str, now_us:
         refused_at_us=now_us,
     )
     return job_fact(source, payload, f"{payload.attempt}/{payload.number}", now_us)
+
+
+def limit_changed(
+    source: str, job_id: str, attempt: int, grant: int, ends_by_us: int, now_us: int
+) -> Envelope:
+    """Return the event that a job that runs ends at another time at the latest."""
+    payload = JobLimitChanged(
+        job_id=job_id, attempt=attempt, grant=grant, ends_by_us=ends_by_us, changed_at_us=now_us
+    )
+    return job_fact(source, payload, f"{attempt}/{now_us}", now_us)

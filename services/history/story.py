@@ -15,6 +15,7 @@ from coplace.v1.jobs_pb2 import (
     JobCancelled,
     JobDeclined,
     JobHeld,
+    JobLimitChanged,
     JobPrioritized,
     JobReleased,
     JobRequeueAsked,
@@ -46,7 +47,7 @@ StoryRequest = (
     | JobSeized
     | JobSuspended
 )
-StoryAnswer = JobActionDone | JobActionRefused | JobDeclined
+StoryAnswer = JobActionDone | JobActionRefused | JobDeclined | JobLimitChanged
 _ASKED: Final[dict[type[StoryRequest], str]] = {
     JobCancelled: "to be cancelled",
     JobHeld: "to be held",
@@ -58,7 +59,7 @@ _ASKED: Final[dict[type[StoryRequest], str]] = {
     JobSuspended: "to be suspended",
 }
 REQUESTS: Final = tuple(_ASKED)
-ANSWERS: Final = (JobActionDone, JobActionRefused, JobDeclined)
+ANSWERS: Final = (JobActionDone, JobActionRefused, JobDeclined, JobLimitChanged)
 
 
 class StoryRow(NamedTuple):
@@ -87,21 +88,28 @@ def _told(source: str, said: PlacementDecided | StoryRequest | StoryAnswer) -> t
             return STORY_EVENT_HELD, said.reason
         case PlacementDecided():
             return STORY_EVENT_DECIDED, _decided(said)
-        case JobActionDone():
-            clock = f", it runs at {said.freq_ghz:g} GHz" if said.freq_ghz else ""
-            return STORY_EVENT_ANSWERED, f"did action {said.number}{clock}"
-        case JobActionRefused():
-            return STORY_EVENT_ANSWERED, _why(f"refused action {said.number}", said.reason)
-        case JobDeclined():
-            return STORY_EVENT_ANSWERED, _why(
-                f"declined the start (grant {said.grant})", said.reason
-            )
+        case JobActionDone() | JobActionRefused() | JobDeclined() | JobLimitChanged():
+            return STORY_EVENT_ANSWERED, _answered(said)
         case JobPrioritized():
             asked = f"{source} asked it {_ASKED[JobPrioritized]} {said.priority}"
             return STORY_EVENT_ASKED, _why(asked, said.reason)
         case _:
             asked = f"{source} asked it {_ASKED[type(said)]}"
             return STORY_EVENT_ASKED, _why(asked, getattr(said, "reason", ""))
+
+
+def _answered(said: StoryAnswer) -> str:
+    """What a resource manager says of a start, of an action or of a run."""
+    match said:
+        case JobActionDone():
+            clock = f", it runs at {said.freq_ghz:g} GHz" if said.freq_ghz else ""
+            return f"did action {said.number}{clock}"
+        case JobActionRefused():
+            return _why(f"refused action {said.number}", said.reason)
+        case JobDeclined():
+            return _why(f"declined the start (grant {said.grant})", said.reason)
+        case JobLimitChanged():
+            return f"changed its limit: it may run until {format_time(said.ends_by_us)}"
 
 
 def _with_promise(said: PlacementDecided) -> str:

@@ -25,6 +25,7 @@ from services.slurm.model.changes import WaitingChanges, WaitingTerms
 from services.slurm.model.facts import SlurmTerms, facts_of
 from services.slurm.model.fields import CANNOT, unknown_fields, why_not_followed
 from services.slurm.model.jobs import SlurmJob
+from services.slurm.model.run_limits import RunLimits
 from services.slurm.model.shapes import NodeShapes
 from services.slurm.model.start_terms import MARK, ShownJobs, release
 from shared.domain.array_tasks import as_task
@@ -71,6 +72,7 @@ class SlurmPublisher:
         self._terms_file = terms_file
         kept = terms_file.read() if terms_file is not None else {}
         self._changes, self._made = WaitingChanges(terms.site.name, kept), PublishedJobs()
+        self._limits = RunLimits()
         # Changes of jobs that were said, and of which nobody knows whether that was heard.
         self._unsaid: list[Envelope] = []
         self._waiting: dict[str, SlurmJob] = {}
@@ -176,6 +178,7 @@ class SlurmPublisher:
         self._unsaid += self._changes.events(
             self._waiting, now_us(), self._asked, beside.depends_on_others
         )
+        self._unsaid += self._limits.events(shown, self._site, now_us(), self._runs.ends_by_us)
         self._changes.confirm()
         self._keep(TermsFile.doubt)
         fresh += self._unsaid

@@ -57,6 +57,8 @@ class RunsSeen:
         self.held_by_user: frozenset[str] = frozenset()
         # Jobs that a process before held for what was changed of them in Slurm.
         self.held_changed: frozenset[str] = frozenset()
+        # Until when placement lets jobs run that ran then.
+        self.ends_by_us: Mapping[str, int] = {}
 
     @classmethod
     def beside(cls, region: AskedRegion, site: Site) -> "RunsSeen":
@@ -93,6 +95,11 @@ class RunsSeen:
         self.kept_out = frozenset(kept_out)
         self.held_by_user = frozenset(job.job_id for job in known if HELD_BY_USER in job.reason)
         self.held_changed = frozenset(job.job_id for job in known if CHANGED in job.reason)
+        self.ends_by_us = {
+            job.job_id: job.allocation.ends_by_us
+            for job in known
+            if job.standing == JOB_STANDING_RUNNING
+        }
         for listed in known:
             stem, submit_s = _stem_and_submit_s(listed.job_id)
             job = by_stem.get(stem)

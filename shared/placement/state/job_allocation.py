@@ -64,12 +64,12 @@ class JobAllocation:
     def run_on(self, now_s: float) -> None:
         """Resume the run: the time in which it was suspended counts for no limit."""
         if self.suspended_s is not None:
-            self._prolong(max(now_s - self.suspended_s, 0.0))
+            self.prolong(max(now_s - self.suspended_s, 0.0))
             self.suspended_s = None
 
     def change(self, freq_ghz: float, draw_mw: int, walltime_s: float, now_s: float) -> None:
         """Set another P-state: what is left of the limit stretches as a whole run's does."""
-        self._prolong(self.stretched_s(walltime_s, now_s))
+        self.prolong(self.stretched_s(walltime_s, now_s))
         self.freq_ghz, self.draw_mw, self.mode_limit_s = freq_ghz, draw_mw, walltime_s
         self.predicted_mw = draw_mw
 
@@ -78,7 +78,8 @@ class JobAllocation:
         from_s = now_s if self.suspended_s is None else self.suspended_s
         return max(self.ends_s - from_s, 0.0) * (walltime_s / self.walltime_s - 1)
 
-    def _prolong(self, by_s: float) -> None:
+    def prolong(self, by_s: float) -> None:
+        """Let the limit of this run end later, by so long: that of a whole run stays as it is."""
         self.mode_limit_s = self.walltime_s
         self.limit_s, self.ends_s = self.limit_s + by_s, self.ends_s + by_s
 

@@ -10,12 +10,14 @@ from coplace.v1.jobs_pb2 import (
     JobActionRefused,
     JobDeclined,
     JobFinished,
+    JobLimitChanged,
     JobRequeued,
     JobStarted,
     JobSubmitted,
 )
 from coplace.v1.prediction_pb2 import RunningPowerMeasured
 
+from coplace_client.bounds import WALLTIME_S
 from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event
 from shared.catalogue.payloads.domain_types import dependencies_of, job_of
@@ -46,6 +48,7 @@ from shared.scheduling.eligibility import NOTHING_REFUSED
 from shared.streams.stages.stage import AlreadyAppliedError, EarlyError
 
 _LEFT: Final = "it left the queue of its resource manager"
+_OfRun = JobActionDone | JobActionRefused | JobLimitChanged
 
 
 class JobFacts:
@@ -226,11 +229,11 @@ class JobFacts:
 
     def action_done(self, event: Event, message: JobActionDone) -> None:
         """Record an action that a resource manager did: this answers those before it too."""
-        job = self._acted_on(event, message)
+        job, placed = self._acted_on(event, message)
         done = next((each for each in job.run.actions if each.number == message.number), None)
-        if done is None or job.run.allocation is None or done.kind is ActionKind.REQUEUE:
+        if done is None or done.kind is ActionKind.REQUEUE:
             raise AlreadyAppliedError(event.id)  # a requeue is done when the job is back
-        at_s, placed = message.done_at_us / 1e6, job.run.allocation
+        at_s = message.done_at_us / 1e6
         if not done.is_suspended:
             placed.run_on(at_s)
         elif placed.suspended_s is None:
@@ -246,9 +249,9 @@ class JobFacts:
 
     def action_refused(self, event: Event, message: JobActionRefused) -> None:
         """Record an action that a resource manager refused."""
-        job = self._acted_on(event, message)
+        job, _ = self._acted_on(event, message)
         refused = next((each for each in job.run.actions if each.number == message.number), None)
-        if refused is None or job.run.allocation is None:
+        if refused is None:
             raise AlreadyAppliedError(event.id)
         job.run.actions = tuple(each for each in job.run.actions if each is not refused)
         others = (one for one in job.run.refusals if one.kind is not refused.kind)
@@ -256,16 +259,43 @@ class JobFacts:
         self._table.allocations.refresh(job)
         self._table.revisit(job)
 
-    def _acted_on(self, event: Event, message: JobActionDone | JobActionRefused) -> JobRecord:
-        """Return the job whose run an action was on, if it is of this grant."""
+    def change_limit(self, event: Event, message: JobLimitChanged) -> None:
+        """Record that the limit of a run ends at another time. Raises EarlyError before its start,
+        RejectedError for no limit that a job can have."""
+        job, placed = self._run_of(event, message)
+        if job.life.state is not JobState.RUNNING:
+            raise EarlyError(
+                "attempt", f"{message.attempt} has not started: report its start first"
+            )
+        ends_s = message.ends_by_us / 1e6
+        limit_s = ends_s - placed.since_s
+        if not 0 < limit_s <= WALLTIME_S.most:
+            problem = f"must be 1 us to {WALLTIME_S.most:g} s behind the start, is {limit_s:g} s"
+            raise RejectedError("ends_by_us", problem)
+        if message.ends_by_us == round(placed.ends_s * 1e6):
+            raise AlreadyAppliedError(event.id)
+        placed.prolong(ends_s - placed.ends_s)
+        self._table.allocations.refresh(job)
+        self._table.revisit(job)
+
+    def _run_of(self, event: Event, message: _OfRun) -> tuple[JobRecord, JobAllocation]:
+        """Return the job that a fact on a run is of, if that is of this grant."""
         job = self._table.newest(event, message.job_id, message.attempt)
         require_given(message.grant, job.grants.newest)
-        if job.run.allocation is None or message.grant not in (0, job.run.allocation.grant):
+        placed = job.run.allocation
+        if placed is None or message.grant not in (0, placed.grant):
             raise AlreadyAppliedError(event.id)
+        return job, placed
+
+    def _acted_on(
+        self, event: Event, message: JobActionDone | JobActionRefused
+    ) -> tuple[JobRecord, JobAllocation]:
+        """Return the job whose run an action was on, if it is of this grant."""
+        job, placed = self._run_of(event, message)
         if message.number > job.run.asked_actions:
             problem = f"{message.number} was never asked, the newest is {job.run.asked_actions}"
             raise RejectedError("number", problem)
-        return job
+        return job, placed
 
     def _void_claim(self, job: JobRecord, message: JobStarted) -> VoidStart | None:
         """Return what a start claims that must not take place; None where it is right."""

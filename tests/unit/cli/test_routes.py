@@ -94,6 +94,7 @@ def test_every_route_is_of_a_command_or_of_a_resource_manager() -> None:
         *("ClusterDeclared", "ClusterLost", "ClusterReturned", "JobRequeued", "ManagerAlive"),
         *("JobStarted", "JobDeclined", "NodePowerDeclared"),
         *("JobActionDone", "JobActionRefused", "JobsReordered"),
+        "JobLimitChanged",
         *("NodeSamples", "ShuttersMeasured", "PlanProposed"),
         *("ShowAccount", "WatchDecisions"),
     }

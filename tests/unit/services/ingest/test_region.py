@@ -10,6 +10,7 @@ from coplace.v1.jobs_pb2 import (
     JobCancelled,
     JobDeclined,
     JobFinished,
+    JobLimitChanged,
     JobRequeued,
     JobStarted,
     JobSubmitted,
@@ -235,6 +236,7 @@ def test_the_owner_of_a_job_says_nothing_of_its_run_at_another_site(
         "job_finished": finish(LENT, "alpha", grant),
         "job_declined": JobDeclined(job_id=LENT, attempt=1, grant=grant),
         "job_action_done": JobActionDone(job_id=LENT, attempt=1, grant=grant),
+        "job_limit_changed": JobLimitChanged(job_id=LENT, attempt=1, grant=grant),
     }
     assert not [kind for kind, fact in facts.items() if may(NORTH_MANAGER, kind, fact, busy)]
     assert may(NORTH_MANAGER, "job_cancelled", JobCancelled(job_id=LENT), busy)

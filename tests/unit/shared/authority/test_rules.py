@@ -197,7 +197,7 @@ _LINES: Final[list[tuple[str, str, _Allowed]]] = [
         {"user": ("own", "their cluster"), "manager": ("own", "their user")},
     ),
     (
-        "job_started job_declined job_action_done job_action_refused",
+        "job_started job_declined job_action_done job_action_refused job_limit_changed",
         "run",
         {"manager": ("own", "guest")},
     ),

@@ -23,6 +23,7 @@ def test_what_a_what_if_makes_anew_is_what_comes_of_decisions() -> None:
         for name in (
             *("JobFinished", "JobDeclined", "JobRequeued", "JobSubmitted", "JobStarted"),
             *("JobSeized", "JobActionDone", "JobActionRefused", "JobRequeueAsked"),
+            "JobLimitChanged",
             "PlanProposed",
         )
     }

@@ -115,6 +115,22 @@ def test_a_requeue_ends_the_run_before_which_is_charged() -> None:
     assert (anew.job_id, anew.grant) == (region.told[3].job_submitted.job_id, 0)
 
 
+def test_a_changed_limit_of_a_run_is_said_again_until_that_was_heard() -> None:
+    region = Away()
+    publisher = SlurmPublisher(region, TERMS)
+    publisher.tell([SlurmJob({**JOB, **RUNS})])
+    longer = SlurmJob({**JOB, **RUNS, "time_limit": 60, "end_time": SUBMIT_S + 3_602})
+    region.is_away = True
+    with pytest.raises(UnansweredError):
+        publisher.tell([longer])
+    region.is_away = False
+    assert [publisher.tell([longer]), publisher.tell([longer])] == [True, False]
+    assert [event.WhichOneof("payload") for event in region.told] == [
+        *("job_submitted", "job_started", "job_limit_changed")
+    ]
+    assert region.told[-1].job_limit_changed.ends_by_us == (SUBMIT_S + 3_602) * 1_000_000
+
+
 def test_partitions_are_declared_anew_and_nodes_in_other_places_are_noted_once() -> None:
     """What runs is known by the places of its nodes."""
     region = PlayedRegion()
