@@ -1,5 +1,6 @@
 """Debian's Slurm, whose jobs a real ingest and placement start on real Kafka."""
 
+import json
 import os
 import pty
 import re
@@ -194,6 +195,33 @@ def test_a_run_is_suspended_and_resumed_and_its_price_leaves_that_time_out(regio
     assert (suspended.freq_ghz, resumed.freq_ghz) == (0, 3.1)
     assert finished.outcome == JOB_OUTCOME_COMPLETED
     assert [each.freq_ghz for each in finished.intervals] == [0, 3.1]
+
+
+def test_what_waits_is_expected_behind_the_changed_limit_of_what_runs(region: Region) -> None:
+    number = region.slurm.submit("sleep 100", "--nodes=2", "--exclusive", "--time=5")
+    job_id = region.id_of(number)
+    region.until(partial(region.facts, JobStarted, job_id), "the start")
+    behind = region.slurm.submit("sleep 1", "--nodes=2", "--exclusive", "--time=5")
+
+    def promised_s() -> int:
+        """How long behind the start of the run the other is promised its nodes."""
+        runs, waits = (
+            json.loads(region.ask("why", each, "--output", "json"))
+            for each in (job_id, region.id_of(behind))
+        )
+        until_us = int(waits.get("reservation", {}).get("startAtUs", 0))
+        return round((until_us - int(runs["allocation"]["sinceUs"])) / 1e6)
+
+    region.until_said(region.id_of(behind), "jobs")
+    region.until(lambda: promised_s() == 300, "its reservation")
+    region.slurm.say("scontrol", "update", f"JobId={number}", "TimeLimit=20")
+    region.until(lambda: promised_s() == 1_200, "the longer limit")
+    region.kill()
+    region.slurm.say("scontrol", "update", f"JobId={number}", "TimeLimit=2")
+    region.start()
+    region.until(lambda: promised_s() == 120, "the limit that was changed while it was away")
+    region.slurm.say("scancel", str(number))
+    region.until(partial(region.facts, JobFinished, region.id_of(behind)), "the end of the other")
 
 
 def test_a_requeue_by_coplace_ends_the_run_and_the_job_starts_again(region: Region) -> None:
