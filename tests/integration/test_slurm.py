@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -492,6 +493,31 @@ def test_the_tasks_of_an_array_are_jobs_of_their_own(region: Region) -> None:
     for task in (1, 2):
         job_id = f"north/alpha/{number}/{submitted}_{task}"
         region.until(partial(region.facts, JobFinished, job_id), "the end of a task")
+
+
+def test_an_array_and_a_task_of_it_run_by_what_their_user_changed(region: Region) -> None:
+    blocks = region.slurm.submit("sleep 100", "--nodes=2", "--exclusive", "--time=5")
+    region.until(partial(region.facts, JobStarted, region.id_of(blocks)), "what is before it")
+    number = region.slurm.submit("sleep 1", "--array=0-3", "--nodes=1", "--exclusive", "--time=5")
+    array_id = region.id_of(number)
+    region.until_said(array_id, "jobs")
+
+    def update(name: object, *what: str) -> None:
+        region.slurm.say("scontrol", "update", f"JobId={name}", *what)
+
+    update(number, "TimeLimit=3", "ArrayTaskThrottle=1")
+    update(f"{number}_2", "TimeLimit=2")
+    region.until(partial(region.facts, JobSubmitted, f"{array_id}_2"), "the changed task")
+    region.slurm.say("scancel", str(blocks))
+    for index in range(4):
+        region.until(partial(region.facts, JobFinished, f"{array_id}_{index}"), f"task {index}")
+    newest = max(region.facts(JobSubmitted, array_id), key=lambda each: each.changed_at_us)
+    assert (newest.walltime_s, newest.array_at_most) == (180, 1)
+    assert region.facts(JobSubmitted, f"{array_id}_2")[-1].walltime_s == 120
+    ends = [region.facts(JobFinished, f"{array_id}_{index}")[0] for index in range(4)]
+    runs = sorted((each.started_at_us, each.ended_at_us) for each in ends)
+    # One at a time, though two nodes are free.
+    assert all(end_us <= begin_us for (_, end_us), (begin_us, _) in pairwise(runs))
 
 
 def test_users_see_in_squeue_why_a_job_waits_and_why_it_was_cancelled(region: Region) -> None:

@@ -225,7 +225,7 @@ class SlurmPublisher:
         is_let_in = not (is_kept_out or why_not_followed(job, self._terms.select))
         if job.is_pending and (is_let_in or self._changes.knows(job_id)):
             self._waiting[job_id] = job
-            if is_let_in and is_followed and not (job.is_array or job.is_task):
+            if is_let_in and is_followed:
                 self._asked[job_id] = submitted
 
     def _note_unknown_fields(self, job: SlurmJob) -> None:
@@ -295,7 +295,7 @@ class SlurmPublisher:
         if not job.is_pending:
             return not job.has_nodes
         job_id, awaits = submitted.job_id, text(job.fields.get("dependency"))
-        is_said = job_id in self._asked or job.is_array or job.is_task
+        is_said = job_id in self._asked and not job.is_task
         is_plain = not (repaired or submitted.held_because or awaits or job_id in self._kept_out)
         return is_plain and is_said and self._changes.is_followed(job_id)
 

@@ -21,7 +21,13 @@ from coplace.v1.jobs_pb2 import (
 
 from coplace_client.facts import fact, job_fact
 from services.slurm.model.jobs import SlurmJob
-from services.slurm.model.waiting_terms import DependsOnOthers, Terms, terms_of, what_changed
+from services.slurm.model.waiting_terms import (
+    DependsOnOthers,
+    Terms,
+    terms_of,
+    what_changed,
+    when_of,
+)
 from shared.domain.array_tasks import as_task
 
 CHANGED: Final = "changed in Slurm"
@@ -57,6 +63,8 @@ class WaitingChanges:
         self._waiting: Mapping[str, SlurmJob] = {}
         # The jobs as they were then.
         self._shown: Mapping[str, SlurmJob] = {}
+        # Arrays that this look submits with other terms.
+        self._anew_now: set[str] = set()
         self._is_first = True
         self.unrecorded: Set[str] = frozenset()
         self.held_by_user: frozenset[str] = frozenset()
@@ -70,14 +78,14 @@ class WaitingChanges:
     def held_at_us(self, job_id: str) -> int:
         """Return when it was published that the user of a job holds it, or of its array; 0: it was
         not, or he does not."""
-        named = as_task(job_id)
-        found = self._known.get(job_id) or self._known.get(named[0] if named else "")
+        found = self._known.get(job_id) or self._of_array(job_id)
         return found.held_at_us if found is not None else 0
 
     def changed_at_us(self, job_id: str) -> int:
-        """Return when it was published that the terms of a job are others; 0: it was not."""
-        found = self._known.get(job_id)
-        return found.changed_at_us if found is not None else 0
+        """Return when it was published that the terms of a job are others, or those of its array;
+        0: it was not."""
+        both = self._known.get(job_id), self._of_array(job_id)
+        return max((each.changed_at_us for each in both if each is not None), default=0)
 
     def is_followed(self, job_id: str) -> bool:
         """Return whether a job waited at the look before, and has what is said of it."""
@@ -97,10 +105,12 @@ class WaitingChanges:
     ) -> list[Envelope]:
         """Return what to publish of jobs that wait, by their ids; `asked` is how those would be
         submitted now of which changes can be followed."""
-        self._next, self._waiting = {}, waiting
+        self._next, self._waiting, self._anew_now = {}, waiting, set()
+        # An array before its tasks: what is said of it anew is said of all that wait.
+        arrays_first = sorted(waiting.items(), key=lambda each: each[1].is_task)
         return [
             event
-            for job_id, job in waiting.items()
+            for job_id, job in arrays_first
             for event in self._of(job_id, job, at_us, asked.get(job_id), depends_on_others)
         ]
 
@@ -117,8 +127,11 @@ class WaitingChanges:
         asked: JobSubmitted | None,
         depends_on_others: DependsOnOthers,
     ) -> Iterator[Envelope]:
-        known = self._known.get(job_id)
-        if known is not None and self._shown.get(job_id) == job and not known.changed:
+        known = self._known.get(job_id) or self._as_array(job_id, job)
+        named = as_task(job_id)
+        is_of_changed = named is not None and named[0] in self._anew_now
+        is_as_shown = known is not None and self._shown.get(job_id) == job
+        if known is not None and is_as_shown and not (known.changed or is_of_changed):
             self._next[job_id] = known
             return
         first = known or self._at_first(job_id, job, at_us)
@@ -127,10 +140,12 @@ class WaitingChanges:
         changed = _in_words(names)
         if first.changed == _CHANGED_BEFORE:
             changed = _CHANGED_BEFORE
-        is_unknown = known is None and job_id in self.unrecorded and not job.has_decided_terms
-        if asked is not None and (changed or is_unknown):
-            yield self._anew(asked, at_us)
-            changed, changed_at_us = "", at_us
+        is_unknown = known is None and self._is_unrecorded(job_id) and not job.has_decided_terms
+        if asked is not None and (changed or is_unknown or is_of_changed):
+            # Newer than what is said of its array at this look.
+            changed, changed_at_us = "", at_us + job.is_task
+            yield self._anew(asked, changed_at_us)
+            self._anew_now.add(job_id)
         by_user = HELD_BY_USER if job.is_held_by_user else ""
         held_before = HELD_BY_USER if first.held_at_us else ""
         since_us = _since_us(job, at_us) if known is None or self._is_first else at_us
@@ -145,6 +160,20 @@ class WaitingChanges:
         self._next[job_id] = WaitingTerms(
             as_before, job.priority, held_at_us, changed, changed_at_us
         )
+
+    def _as_array(self, job_id: str, job: SlurmJob) -> WaitingTerms | None:
+        """Return a task as its array was: it is shown by itself once it is released, or changed.
+        Slurm says in other words when it may start."""
+        of = self._of_array(job_id)
+        return of and of._replace(terms={**of.terms, **when_of(job)})
+
+    def _is_unrecorded(self, job_id: str) -> bool:
+        named = as_task(job_id)
+        return job_id in self.unrecorded or (named is not None and named[0] in self.unrecorded)
+
+    def _of_array(self, job_id: str) -> WaitingTerms | None:
+        named = as_task(job_id)
+        return self._known.get(named[0]) if named else None
 
     def _anew(self, asked: JobSubmitted, at_us: int) -> Envelope:
         """Return the submission of a job with its new terms; holds of it are orders."""

@@ -38,7 +38,7 @@ def terms_of(job: SlurmJob) -> Terms:
         for number, part in enumerate(job.parts)
         for name, value in _terms(part, is_as_asked).items()
     }
-    return {**of_parts, **_when(job)}
+    return {**of_parts, **when_of(job)}
 
 
 def what_changed(
@@ -72,12 +72,15 @@ def _terms(job: SlurmJob, is_as_asked: bool) -> Terms:
         "required_nodes": job.wanted,
         "time_limit": job.asked_limit_min,
     }
+    if job.is_array:
+        found["array_max_tasks"] = job.most_tasks
     if is_as_asked:
         found |= {name: job.fields.get(name) for name in _SIZES}
-    return found if job.is_part else {**found, **_when(job)}
+    return found if job.is_part else {**found, **when_of(job)}
 
 
-def _when(job: SlurmJob) -> Terms:
+def when_of(job: SlurmJob) -> Terms:
+    """Return when its user lets it start."""
     return {
         _BEGIN: job.asked(_BEGIN),
         "deadline": job.asked("deadline"),

@@ -66,13 +66,13 @@ class JobFacts:
         ends no run, and whose the job is says the first one."""
         job, awaits = job_of(message), dependencies_of(message)
         known = self._table.get(job.job_id)
-        if known is None and job.attempt > 1:
+        if known is None and (job.attempt > 1 or job.changed_at_us):
             known = self._table.named(job.job_id)
         if known is None:
             self._table.require_free_ids(job)
             tracked = self._table.track(job, event.traceparent, awaits)
         elif _is_changed(job, known):
-            tracked = self._table.change(known, _in_place_of(known, job), awaits)
+            tracked = self._table.change(known, _changed(known, job), awaits)
         elif job.attempt <= known.job.attempt:
             raise AlreadyAppliedError(event.id)
         else:
@@ -160,6 +160,8 @@ class JobFacts:
             self._table.end(job, next_state(state, JobFact.CANCELLED))
         elif job.requests.requeue is not None:
             self._table.move_to_the_end(job)
+        else:
+            self._table.change_as_array(job)
 
     def finish(self, event: Event, message: JobFinished, names: Mapping[str, NodeNames]) -> None:
         """End an attempt, as its holder says, whatever is known of its start: its nodes are
@@ -316,12 +318,27 @@ class JobFacts:
         return bool(answered)
 
 
-def _in_place_of(known: JobRecord, job: Job) -> Job:
-    """Return a job as it takes the place of what is known. Raises RejectedError for one of somebody
-    else and for arrays, EarlyError while that is held."""
+def _changed(known: JobRecord, job: Job) -> Job:
+    """Return what an attempt that waits asks for now. An array keeps its tasks. Raises as
+    `_in_place_of`."""
+    if known.progress is None:
+        return _in_place_of(known, job)
+    _require_same_user(known, job)
+    if not job.array:
+        raise RejectedError("array", f"is missing: it has the tasks {known.job.array[:80]}")
+    return replace(job, array=known.job.array)
+
+
+def _require_same_user(known: JobRecord, job: Job) -> None:
     if job.user != known.job.user:
         problem = f"{job.user[:80]!r} did not submit the job, {known.job.user!r} did"
         raise RejectedError("user", problem)
+
+
+def _in_place_of(known: JobRecord, job: Job) -> Job:
+    """Return a job as it takes the place of what is known. Raises RejectedError for one of somebody
+    else and for arrays, EarlyError while that is held."""
+    _require_same_user(known, job)
     if known.run.held_on:
         problem = f"{known.job.attempt} is held by {known.run.held_on!r}: requeue it first"
         raise EarlyError("attempt", problem)
@@ -338,7 +355,7 @@ def _in_place_of(known: JobRecord, job: Job) -> Job:
 
 def _is_changed(job: Job, known: JobRecord) -> bool:
     """Return whether a submission says what an attempt asks for instead, which may yet wait."""
-    may_wait = known.life.state in (JobState.SUBMITTED, JobState.GRANTED)
+    may_wait = known.life.state in (JobState.SUBMITTED, JobState.GRANTED, JobState.SPLIT)
     is_newer = job.changed_at_us > known.job.changed_at_us
     return job.attempt == known.job.attempt and is_newer and may_wait
 

@@ -234,9 +234,25 @@ class JobTable:
         return self._ended_runs.get(job.job.job_id) if job.ended else None
 
     def change(self, before: JobRecord, job: Job, awaits: tuple[Dependency, ...]) -> JobRecord:
-        """Let an attempt that waits ask for something else, at its place and priority."""
+        """Let an attempt that waits ask for something else, at its place and priority. So do the
+        tasks of an array that wait as jobs of their own; granted ones do once they are declined."""
         job = replace(job, priority=before.job.priority)
-        return self.track(job, before.traceparent, awaits, arrival=before.arrival)
+        changed = self.track(job, before.traceparent, awaits, arrival=before.arrival)
+        if changed.progress is not None:
+            for task in self.tasks_of(job.job_id):
+                if task.waits:
+                    self.change_as_array(task)
+        return changed
+
+    def change_as_array(self, task: JobRecord) -> None:
+        """Let a task that waits ask for what its array asks for since somebody changed that."""
+        array = self._jobs.get(task.job.array_id)
+        if array is None or array.progress is None:
+            return
+        if array.job.changed_at_us > task.job.changed_at_us:
+            awaits = _awaits_of_task(array, array.progress, task.job.array_ordinal)
+            job = array.job.task(task.job.array_ordinal)
+            self.change(task, replace(job, attempt=task.job.attempt), awaits)
 
     def track(
         self,
@@ -256,7 +272,9 @@ class JobTable:
         self._rows.put(job.job_id, tracked)
         self.by_arrival[tracked.arrival] = job.job_id
         self._next_arrival += arrival is None
-        if job.array:
+        if before is not None and before.progress is not None:
+            self._go_on_with_array(before, tracked)
+        elif job.array:
             self._begin_array(tracked)
         elif job.array_id:
             self._begin_task(tracked)
@@ -336,6 +354,14 @@ class JobTable:
         array.progress = ArrayProgress(first, ((0, count),))
         self._progress.put(array.job.job_id, array.progress)
         self._reserve(array, array.progress, count)
+
+    def _go_on_with_array(self, before: JobRecord, array: JobRecord) -> None:
+        """Take over how far the tasks of an array are, which asks for something else now."""
+        assert before.progress is not None
+        array.progress, array.life.state = before.progress, before.life.state
+        array.life.started_s, array.life.stopped_s = before.life.started_s, before.life.stopped_s
+        array.progress.met.clear()
+        self._progress.changed(array.job.job_id)
 
     def _reserve(self, array: JobRecord, progress: ArrayProgress, count: int) -> None:
         """Give the tasks of an array their arrival numbers."""

@@ -193,8 +193,8 @@ def usage_in_partitions(
 
 def subjects_of(job: Job) -> tuple[Subject, ...]:
     """Return those whose limits a job counts against wherever it runs: of a task its array too,
-    where that has one."""
-    return _subjects(job.user, job.account, job.qos, job.array_id if job.array_at_most else "")
+    which may get one later."""
+    return _subjects(job.user, job.account, job.qos, job.array_id)
 
 
 @lru_cache(maxsize=4096)  # each is asked for at every start and end of a job of theirs

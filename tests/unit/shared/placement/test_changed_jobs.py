@@ -89,11 +89,9 @@ def test_a_job_that_runs_or_has_ended_is_changed_no_more() -> None:
             processor.handle(changed(job_id, end_us(1), nodes=1))
 
 
-def test_nobody_changes_an_array_or_the_job_of_another_user() -> None:
+def test_nobody_changes_the_job_of_another_user() -> None:
     processor = placement(policy=Policy.BASE)
-    round_of(processor, 0, submitted("a", nodes=4), submitted("b", T0_US + 1, nodes=4, array="1-2"))
+    round_of(processor, 0, submitted("a", nodes=4))
     round_of(processor, 1, submitted("c", T0_US + 2, nodes=4))
-    with pytest.raises(RejectedError, match="array"):
-        processor.handle(changed("b", end_us(1), nodes=1, array="1-2"))
     with pytest.raises(RejectedError, match="user"):
         processor.handle(changed("c", end_us(1), nodes=1, user="mallory"))

@@ -19,8 +19,10 @@ from services.slurm.adapters.kept_terms import TermsFile
 from services.slurm.adapters.publisher import SlurmPublisher
 from services.slurm.adapters.runs import RunsSeen
 from services.slurm.model.changes import WaitingTerms
+from services.slurm.model.facts import facts_of
 from services.slurm.model.jobs import SlurmJob
 from services.slurm.model.start_terms import ShownJobs
+from shared.domain.array_tasks import as_task
 from tests.unit.services.slurm.fields import JOB, SUBMIT_S
 from tests.unit.services.slurm.region import SITE, TERMS, PlayedRegion, unanswered
 
@@ -148,6 +150,78 @@ def test_what_users_change_at_any_moment_coplace_has_in_the_end(
         beside.look()
         assert len(beside.region.told) == before
     _require_same(beside.region, beside.shown())
+
+
+ARRAY: Final = 20
+_Act = tuple[str, int, dict[str, Any]]
+_OF_ARRAYS: Final = st.one_of(
+    st.fixed_dictionaries({"time_limit": st.integers(1, 3)}),
+    st.fixed_dictionaries({"partition": st.sampled_from(["all", "big"])}),
+    st.fixed_dictionaries({"features": st.sampled_from(["", "gpu"])}),
+)
+_THROTTLES: Final = st.fixed_dictionaries({"array_max_tasks": st.integers(0, 2)})
+_ACTS_ON_ARRAYS: Final[st.SearchStrategy[_Act]] = st.one_of(
+    st.tuples(st.just("change_array"), st.just(0), _OF_ARRAYS | _THROTTLES),
+    st.tuples(st.just("change_task"), st.integers(1, 4), _OF_ARRAYS),
+    st.tuples(st.sampled_from(["look", "kill", "lose", "away"]), st.just(0), st.just({})),
+)
+
+
+class BesideArray(Beside):
+    """The same with an array of four tasks: what is said of it Slurm does to all that wait."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(file)
+        self._left = [1, 2, 3, 4]
+        array = {"job_id": ARRAY, "array_job_id": ARRAY, "array_max_tasks": 0}
+        self.jobs = {ARRAY: {**JOB, **array, "partition": "all"}}
+        self._show_left()
+
+    def change_array(self, _: object, change: Mapping[str, Any]) -> None:
+        """Its user says something else of all tasks."""
+        for number, fields in self.jobs.items():
+            fields.update(change if number == ARRAY else {**change, "array_max_tasks": 0})
+
+    def change_task(self, index: int, change: Mapping[str, Any]) -> None:
+        """Or of one, which Slurm shows by itself then; the last keeps the number of the array."""
+        if index in self._left and len(self._left) > 1:
+            self._left.remove(index)
+            alone = {"job_id": ARRAY + index, "array_task_id": index, "array_task_string": ""}
+            self.jobs[ARRAY + index] = {**self.jobs[ARRAY], **alone, "array_max_tasks": 0}
+            self._show_left()
+        if ARRAY + index in self.jobs:
+            self.jobs[ARRAY + index].update(change)
+
+    def _show_left(self) -> None:
+        self.jobs[ARRAY]["array_task_string"] = ",".join(map(str, self._left))
+
+
+@given(st.lists(_ACTS_ON_ARRAYS, max_size=14))
+def test_what_users_change_of_arrays_and_of_their_tasks_coplace_has_in_the_end(
+    acts: Sequence[tuple[str, int, dict[str, Any]]],
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        beside = BesideArray(Path(folder) / "terms")
+        beside.look()
+        for act, number, change in acts:
+            getattr(beside, act)(number, change)
+        beside.look()
+        before = len(beside.region.told)
+        beside.look()
+        assert len(beside.region.told) == before
+    for job in beside.shown():
+        wanted = facts_of(job, TERMS).told[0].job_submitted
+        has = _as_placement_has(beside.region, wanted.job_id)
+        for name in _TERMS:
+            assert getattr(has, name) == getattr(wanted, name), name
+        assert not job.is_array or has.array_at_most == wanted.array_at_most
+
+
+def _as_placement_has(region: Placement, job_id: str) -> JobSubmitted:
+    """A task asks for what its array does, unless something newer was said of it alone."""
+    named = as_task(job_id)
+    both = region.asked.get(job_id), region.asked.get(named[0] if named else "")
+    return max(filter(None, both), key=lambda said: said.changed_at_us)
 
 
 def _take_out(fields: dict[str, Any], ended: int) -> None:

@@ -231,13 +231,44 @@ def test_a_changed_job_is_submitted_anew_and_one_whose_change_can_t_be_followed_
     assert "licenses" in held.job_held.reason
 
 
-def test_a_changed_array_is_held_as_its_tasks_are_of_one_submission() -> None:
+def test_a_changed_array_is_submitted_as_of_then_and_so_is_a_task_that_was_changed_alone() -> None:
     region = PlayedRegion()
     publisher = SlurmPublisher(region, TERMS)
     array = {**JOB, "array_job_id": JOB["job_id"], "array_task_string": "1-2", "time_limit": 5}
-    for shown in (array, {**array, "time_limit": 9}):
-        publisher.tell([SlurmJob(shown)])
-    assert [event.WhichOneof("payload") for event in region.told] == ["job_submitted", "job_held"]
+    fewer = {**array, "array_max_tasks": 1}
+    publisher.tell([SlurmJob(array)])
+    publisher.tell([SlurmJob(fewer)])
+    task = {**fewer, "job_id": 18, "array_task_string": "", "array_task_id": 1, "time_limit": 9}
+    rest = {**fewer, "array_task_string": "2"}
+    publisher.tell([SlurmJob(task), SlurmJob(rest)])
+    assert not publisher.tell([SlurmJob(task), SlurmJob(rest)])
+    before, throttled, alone = (event.job_submitted for event in region.told)
+    assert (before.array_at_most, throttled.array_at_most) == (0, 1)
+    assert before.changed_at_us < throttled.changed_at_us < alone.changed_at_us
+    assert (alone.job_id, alone.walltime_s) == (f"{before.job_id}_1", 540)
+    assert publisher.changed_at_us(alone.job_id) == alone.changed_at_us
+    assert publisher.changed_at_us(f"{before.job_id}_2") == throttled.changed_at_us
+
+
+def test_a_task_that_is_shown_by_itself_since_it_was_released_was_not_changed() -> None:
+    region = PlayedRegion()
+    publisher = SlurmPublisher(region, TERMS)
+    array = {**JOB, "array_job_id": JOB["job_id"], "array_task_string": "1-2"}
+    behind = {"dependency": "aftercorr:9_*", "required_nodes": ""}
+    publisher.tell([SlurmJob({**array, **behind})])
+    kept = f"limit=5 requeue=1 sizes=1-1 submit={SUBMIT_S}"
+    released = {
+        "job_id": 18,
+        "array_task_string": "",
+        "array_task_id": 1,
+        "admin_comment": f"coplace grant=1 released freq_ghz=2.1 {kept}",
+        "dependency": "aftercorr:9_1",
+        "required_nodes": "n2",
+        "time_limit": 9,
+    }
+    rest = {**array, **behind, "array_task_string": "2"}
+    publisher.tell([SlurmJob({**array, **released}), SlurmJob(rest)])
+    assert [event.WhichOneof("payload") for event in region.told] == ["job_submitted"]
 
 
 def test_a_job_that_coplace_can_t_follow_is_not_let_in_by_a_release_of_its_user() -> None:
