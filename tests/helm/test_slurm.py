@@ -1,5 +1,6 @@
 """The resource manager beside a Slurm: whom it reaches, and as whom."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,6 +35,17 @@ def test_both_containers_are_slurm_user_and_share_the_socket_of_munge() -> None:
     assert found["securityContext"]["runAsUser"] == found["securityContext"]["fsGroup"] == 450
     mounts = [{each["name"] for each in one["volumeMounts"]} for one in found["containers"]]
     assert [("munge" in each, "key" in each) for each in mounts] == [(True, False), (True, True)]
+
+
+@pytest.mark.parametrize("size", ["", "2Gi"])
+def test_what_it_said_of_jobs_outlives_its_pod_where_it_has_a_volume(size: str) -> None:
+    found = of_kind("StatefulSet", "--set", f"slurm.storage={size}")["spec"]
+    [own, _] = found["template"]["spec"]["containers"]
+    variables = {each["name"]: each.get("value") for each in own["env"]}
+    folder = str(Path(variables["COPLACE_SLURM_CURSOR_FILE"]).parent)
+    claims = {each["metadata"]["name"] for each in found.get("volumeClaimTemplates", ())}
+    mounted = {each["mountPath"]: each["name"] for each in own["volumeMounts"]}
+    assert (mounted[folder] in claims) is bool(size)
 
 
 def test_it_has_no_password_of_kafka_and_hears_decisions_over_grpc() -> None:
