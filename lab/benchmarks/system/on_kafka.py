@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,7 +13,9 @@ from typing import Final
 import orjson
 import psutil
 from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.pricing_pb2 import ChargeMade
 
+from cli.kafka_topics import CHARGES
 from cli.processes import EMULATOR, Processes
 from cli.security import Security
 from coplace_client.ingest import publish
@@ -68,6 +71,20 @@ class Bench:
     def publish(self, events: Sequence[Publish]) -> None:
         """Hand events to ingest, and return when the broker has them."""
         asyncio.run(self._publish(events))
+
+    def wait_charged(self, jobs: int) -> None:
+        """Wait until so many jobs are charged: the rounds in which they ended are over. Raises
+        TimeoutError."""
+        deadline_s = time.monotonic() + _STEP_WITHIN_S
+        while (charged := self._charged()) < jobs:
+            if time.monotonic() > deadline_s:
+                problem = f"{charged} of {jobs} jobs are charged after {_STEP_WITHIN_S:.0f} s"
+                raise TimeoutError(f"{problem}: see the services' logs in {self.folder.parent}")
+            time.sleep(0.5)
+
+    def _charged(self) -> int:
+        events = self.system.topics.topic(CHARGES)
+        return sum(isinstance(event.payload, ChargeMade) for event in events)
 
     def play(self, name: str, kind: Kind, rate_per_s: float, jobs: int) -> Seen:
         """Play one step in a process of its own."""

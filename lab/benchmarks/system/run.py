@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from coplace.v1.jobs_pb2 import JobFinished
 from rich.console import Console
 
 from lab.benchmarks.system.in_process import InProcess
@@ -28,8 +29,12 @@ FILLERS_AFTER_FLOW: Final = 48
 WIDE: Final = 16
 _FILL_PER_S: Final = 100.0
 _QUEUE_PER_S: Final = 1_000.0
-# The round of the history's end, and the models that are trained at it, come through.
+# The models that are trained of the past come through.
 _LEARN_S: Final = 3.0
+
+
+class WrongStartError(RuntimeError):
+    """The system is not in the state that the benchmark measures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +85,26 @@ def measure(console: Console, run_dir: Path, guard: Guard = Guard.NONE) -> Measu
 
 
 def _prepare(bench: Bench, history: Sequence[Publish], console: Console) -> None:
-    """A past to learn from, clusters that are taken in part, a queue that cannot start."""
+    """A past to learn from, clusters that are taken in part, a queue that cannot start. Raises
+    WrongStartError where the system is another one."""
     bench.publish(history)
+    bench.wait_charged(sum(isinstance(each.event.payload, JobFinished) for each in history))
     time.sleep(_LEARN_S)
-    bench.play("fill", Kind.FILL, _FILL_PER_S, FILLERS_BEFORE_FLOW)
-    bench.play("wide", Kind.WIDE, _FILL_PER_S, WIDE)
+    fill = bench.play("fill", Kind.FILL, _FILL_PER_S, FILLERS_BEFORE_FLOW)
+    require_started(fill, FILLERS_BEFORE_FLOW)
+    require_started(bench.play("wide", Kind.WIDE, _FILL_PER_S, WIDE), 0)
     queue = bench.play("queue", Kind.QUEUE, _QUEUE_PER_S, QUEUED)
-    console.print(f"{queue.jobs - queue.started} jobs wait")
+    require_started(queue, 0)
+    console.print(f"{queue.jobs} jobs wait")
+
+
+def require_started(seen: Seen, jobs: int) -> None:
+    """Raise WrongStartError where another number of a step's jobs started."""
+    if seen.started != jobs:
+        raise WrongStartError(
+            f"{seen.started} of {seen.jobs} jobs of step {seen.name} started, and {jobs} should: "
+            "what comes would be measured on another system. Run it again on a quiet machine"
+        )
 
 
 def _ladder(
