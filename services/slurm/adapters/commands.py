@@ -16,6 +16,7 @@ from services.slurm.model.forms import NEWEST_FORM, unknown_form, unreadable_job
 from services.slurm.model.het_jobs import lacks_parts, with_gangs
 from services.slurm.model.jobs import SlurmJob
 from services.slurm.processor.orders import Release
+from shared.slurm.answers import number
 from shared.slurm.grant_answer import GrantAnswer
 
 _WITHIN_S: Final = 60.0
@@ -39,7 +40,6 @@ _LATER: Final = (
     *("standby mode", "in transition", "try again", "temporarily unavailable", "not responding"),
     *("ommunication", "Protocol authentication", "Not primary controller", "ermission denied"),
 )
-
 
 log = structlog.get_logger(__name__)
 
@@ -71,7 +71,7 @@ class Slurm:
     ) -> None:
         self._called = called
         self._running: set[subprocess.Popen[bytes]] = set()
-        self._last: Mapping[Any, SlurmJob] = {}
+        self._last: Mapping[int, SlurmJob] = {}
         self._is_stopped = False
         self._sinfo_has_groups = False
         self._option = _JSON
@@ -135,11 +135,11 @@ class Slurm:
         if number and lacks_parts(found):
             return self.jobs()
         if not number:
-            self._last = {_number(job.fields): job for job in found}
+            self._last = {job.job_id: job for job in found}
         return with_gangs(found)
 
     def _job(self, fields: Mapping[str, Any]) -> SlurmJob:
-        before = self._last.get(_number(fields))
+        before = self._last.get(number(fields.get("job_id")) or 0)
         return before if before is not None and before.fields is fields else SlurmJob(fields)
 
     def _kept(self, shown: dict[str, Any]) -> Mapping[str, Any]:
@@ -148,7 +148,7 @@ class Slurm:
         if "job_state" not in shown:
             return shown
         fields = {name: shown[name] for name in shown if name not in UNREAD}
-        before = self._last.get(_number(fields))
+        before = self._last.get(number(fields.get("job_id")) or 0)
         return before.fields if before is not None and before.fields == fields else fields
 
     def release(self, job: str, release: Release) -> None:
@@ -283,12 +283,6 @@ class Slurm:
             finally:
                 self._running.discard(running)
         return running.returncode, said, complained
-
-
-def _number(fields: Mapping[str, Any]) -> Any:
-    """What Slurm calls a job; None for what is no number."""
-    number = fields.get("job_id")
-    return number if isinstance(number, int) else None
 
 
 def _limits(release: Release) -> Iterator[str]:
