@@ -360,7 +360,6 @@ class JobTable:
         assert before.progress is not None
         array.progress, array.life.state = before.progress, before.life.state
         array.life.started_s, array.life.stopped_s = before.life.started_s, before.life.stopped_s
-        array.progress.met.clear()
         self._progress.changed(array.job.job_id)
 
     def _reserve(self, array: JobRecord, progress: ArrayProgress, count: int) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_CORR
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,13 +17,16 @@ from shared.streams.stages.stage import AlreadyAppliedError
 from tests.unit.shared.placement.region import (
     T0_US,
     Twins,
+    after,
     answered,
     declined,
     end_us,
     event,
     feed,
     finished,
+    held,
     placement,
+    requeued,
     round_of,
     started,
     starts,
@@ -109,6 +113,21 @@ def test_an_array_without_a_task_that_is_left_is_changed_too() -> None:
     round_of(processor, 3, *both)
     with pytest.raises(AlreadyAppliedError):
         processor.handle(changed(end_us(3), nodes=1))
+
+
+def test_tasks_whose_turn_has_come_may_start_behind_a_change() -> None:
+    """Also where the task that they waited for was requeued since."""
+    processor = region()
+    other = submitted("x", T0_US - 1, array="0-9", clusters=["p1"], nodes=4)
+    waits = after(DEPENDENCY_CONDITION_AFTER_CORR, "x")
+    round_of(processor, 0, other, array(depends_on=waits))
+    held_up = held("x", end_us(0), "its other tasks wait")
+    done = round_of(processor, 1, finished("x_0", end_us(0)), held_up)
+    assert starts(done) == ["a_0"]
+    again = declined(next(d for d in done if d.job_id == "a_0"), end_us(1))
+    asked = changed(end_us(1) + 1, nodes=3, depends_on=waits)
+    decided = round_of(processor, 2, again, asked, requeued("x_0", end_us(1)))
+    assert [(d.job_id, len(d.node_indices)) for d in decided if d.cluster] == [("a_0", 3)]
 
 
 def test_what_fits_nowhere_by_its_change_is_rejected() -> None:
