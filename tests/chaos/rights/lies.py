@@ -24,6 +24,7 @@ from coplace.v1.jobs_pb2 import (
     JobDeclined,
     JobFinished,
     JobHeld,
+    JobLimitChanged,
     JobPrioritized,
     JobReleased,
     JobRequeueAsked,
@@ -428,6 +429,19 @@ def _action_refused(
     )
 
 
+def _limit_changed(
+    region: Region, target: Target, _site: str, attempt: int, grant: int, _cluster: str
+) -> JobLimitChanged:
+    now_us = region.clock.now_us
+    return JobLimitChanged(
+        job_id=target.job_id,
+        attempt=attempt,
+        grant=grant,
+        ends_by_us=now_us + region.rng.choice([1, 60_000_000, 86_400_000_000]),
+        changed_at_us=now_us,
+    )
+
+
 _REPORTS: Final[Mapping[str, Callable[..., Any]]] = {
     "job_started": _started,
     "job_finished": _finished,
@@ -435,6 +449,7 @@ _REPORTS: Final[Mapping[str, Callable[..., Any]]] = {
     "job_declined": _declined,
     "job_action_done": _action_done,
     "job_action_refused": _action_refused,
+    "job_limit_changed": _limit_changed,
 }
 
 
