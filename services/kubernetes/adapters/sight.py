@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol
 
 from coplace_client.errors import UnusableError
+from services.kubernetes.model.assignments import said_of
 from services.kubernetes.model.bodies import Body
 from services.kubernetes.model.facts import JobTerms, id_of
 from services.kubernetes.model.jobs import JobKey, JobUid, KubernetesJob, identified
@@ -212,6 +213,8 @@ class JobSight:
         if record is None or not record.claim.grant:
             return SeenJob(job), record
         run = await self._run(record, job)
+        if run is not None and (said := said_of(run)) is not None:
+            return SeenJob(job, run, said.disruption, said.pods), record
         key, grant = record.run_key, record.claim.grant
         seen = self.mirror.disruption(key, grant), self.mirror.pods(key, grant)
         return SeenJob(job, run, *seen, self.mirror.workload(run)), record
