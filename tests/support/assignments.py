@@ -50,7 +50,11 @@ class MemoryAssignments(AssignedJobs):
         if name in self.objects:
             raise ApiConflictError("already exists")
         self.uids += 1
-        made["metadata"] |= {"namespace": "site", "uid": f"{self.uids:08x}-assigned", "creationTimestamp": EPOCH}
+        made["metadata"] |= {
+            "namespace": "site",
+            "uid": f"{self.uids:08x}-assigned",
+            "creationTimestamp": EPOCH,
+        }
         return self._store(name, made)
 
     async def remove(self, path: str, body: Mapping[str, Any]) -> None:

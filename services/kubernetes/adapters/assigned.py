@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-from services.kubernetes.adapters.api import JOBS, JobServer
+from services.kubernetes.adapters.api import JOBS, RECORDS, JobServer
 from services.kubernetes.model.assignments import (
     PLURAL,
     assignment_body,
@@ -57,15 +57,17 @@ class AssignedJobs(JobServer):
     async def list(
         self, path: str, selector: str, trim: Trim = dict
     ) -> tuple[Sequence[Mapping[str, Any]], str]:
-        """List the Jobs that were assigned; of all else there is nothing."""
-        if path != JOBS:
+        """List the Jobs that were assigned; there are no records."""
+        if path == RECORDS:
             return (), ""
+        if path != JOBS:
+            return await super().list(path, selector, trim)
         return await super().list(self._path, selector, lambda found: trim(job_shown(found)))
 
     async def watch(
         self, path: str, selector: str, version: str
     ) -> AsyncIterator[tuple[str, Mapping[str, Any]]]:
-        """Watch the Jobs that were assigned."""
+        """Watch the Jobs that were assigned, or something else that the home cluster has."""
         watched = super().watch(self._path if path == JOBS else path, selector, version)
         async for kind, found in watched:
             yield kind, found if kind == "BOOKMARK" or path != JOBS else job_shown(found)

@@ -112,6 +112,9 @@ class JobSight:
         found, run_uid = self.mirror.at(record.run_key), record.claim.run_uid
         if run_uid and (found is None or found.uid != run_uid or not self.is_listed(found)):
             found = await self._unlisted(record.run_key, record, run_uid)
+        if found is None and record.stop is not None and record.claim.is_live and not run_uid:
+            # Before a grant is given back: another process may have created the copy.
+            found = await self.fetched(record.run_key)
         return found if found and run_uid in ("", found.uid) else None
 
     def is_listed(self, job: KubernetesJob | None) -> bool:

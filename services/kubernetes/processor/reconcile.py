@@ -12,6 +12,7 @@ from coplace.v1.jobs_pb2 import JobOutcome
 from coplace_client.errors import RejectedError
 from coplace_client.facts import decline_event
 from services.kubernetes.model import bodies, records
+from services.kubernetes.model.assignments import said_of
 from services.kubernetes.model.conditions import first_conditions
 from services.kubernetes.model.facts import (
     JobTerms,
@@ -110,11 +111,11 @@ def stray(copy: KubernetesJob, record: KubernetesRecord | None) -> Sequence[JobE
         return ()
     if record is not None and _is_run_of(copy, record):
         return ()
-    if not copy.is_taken:
+    if not (copy.is_taken or said_of(copy)):
         return _refuse(copy, "metadata.labels[coplace.io/copy-of]: must not be set")
-    return (
-        [PatchJob(copy, bodies.releasing(copy), "let go")] if copy.is_deleted else [DeleteJob(copy)]
-    )
+    if copy.is_taken and copy.is_deleted:
+        return [PatchJob(copy, bodies.releasing(copy), "let go")]
+    return [DeleteJob(copy)]
 
 
 def _is_run_of(copy: KubernetesJob, record: KubernetesRecord) -> bool:

@@ -186,8 +186,8 @@ class ExecutorPlay:
 
     def begin(self) -> None:
         """It starts: it lists all."""
-        apis = (FatedApi(each, self.fate) for each in (self.assigned, self.server))
-        self.process = JobExecutor("beta", *apis, lambda: NOW_US)
+        home, own = FatedApi(self.assigned, self.fate), FatedApi(self.server, self.fate)
+        self.process = JobExecutor("beta", home, own, lambda: NOW_US)
         self.relist()
 
     def replace_process(self) -> None:
