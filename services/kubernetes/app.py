@@ -104,8 +104,9 @@ async def _run(
             reporters.append(reporter)
             await _follow_nodes(watched, each, apis[each.name], reporter)
             tasks.create_task(reporter.run())
+        # Of those that have an executor nobody knows when that begins.
         process.readiness.wait_for("placement to know all clusters")
-        await placement.knows(frozenset(apis))
+        await placement.knows(frozenset(own_apis))
         for name, api in apis.items():
             tasks.create_task(ClusterHeartbeat(own.site, name, api, facts, now_us).run())
         process.readiness.wait_for("the Jobs of all clusters")

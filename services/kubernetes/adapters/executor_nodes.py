@@ -35,7 +35,9 @@ class ReportedNodes:
         self._reporter = reporter
 
     def replace(self, cluster: str, found: Sequence[_Object]) -> None:
-        """Pass on all nodes."""
+        """Pass on all nodes. None make no cluster: its executor has not begun."""
+        if not found:
+            return
         self._reporter.others.replace(cluster, [others_of(each) for each in found])
         self._reporter.replace(cluster, [node_of(each) for each in found])
 
