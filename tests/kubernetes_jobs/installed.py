@@ -39,7 +39,9 @@ ADAPTER: Final = "system:serviceaccount:coplace:region-kubernetes"
 TAKEOVER_S: Final = 15.0
 EXECUTOR: Final = "executor"
 """What the executor is called among the programs."""
-_SITE: Final = "site-beta"
+SITE: Final = "site-beta"
+EXECUTOR_AT_HOME: Final = f"system:serviceaccount:{SITE}:executor"
+EXECUTOR_THERE: Final = f"system:serviceaccount:{SITE}:{SITE}-coplace-executor"
 _NAMESPACE: Final = "jobs"
 _ADAPTERS: Final = ("kubernetes-a", "kubernetes-b")
 _TRAITS: Final = {
@@ -62,11 +64,11 @@ kind: Policy
 omitStages: [RequestReceived]
 rules:
   - level: Request
-    users: ["{ADAPTER}", {MANAGER}]
+    users: ["{ADAPTER}", {MANAGER}, "{EXECUTOR_THERE}"]
     verbs: [patch, create, delete]
     resources: [{{group: batch, resources: [jobs]}}]
   - level: Metadata
-    users: ["{ADAPTER}", {MANAGER}]
+    users: ["{ADAPTER}", {MANAGER}, "{EXECUTOR_AT_HOME}", "{EXECUTOR_THERE}"]
   - level: None
 """
 
@@ -131,15 +133,15 @@ class InstalledAdapter:
         await self._let_act_as("region-kubernetes", self._as_pod)
         if self.by_executor:
             self._install_executor()
-            await self._let_act_as("executor", self._executor_at("home"), namespace=_SITE)
-            own = (f"{_SITE}-coplace-executor", self._executor_at("beta"), "beta", _SITE)
+            await self._let_act_as("executor", self.executor_at("home"), namespace=SITE)
+            own = (f"{SITE}-coplace-executor", self.executor_at("beta"), "beta", SITE)
             await self._let_act_as(*own)
 
     @property
     def _as_pod(self) -> Path:
         return self.folder / "as-pod"
 
-    def _executor_at(self, where: str) -> Path:
+    def executor_at(self, where: str) -> Path:
         """Return the kubeconfig of the executor: of the home cluster, or of its own."""
         return self.folder / f"executor-{where}"
 
@@ -170,17 +172,15 @@ class InstalledAdapter:
         self._helm("install", "region", str(CHART), *named)
 
     def _way(self, cluster: RealCluster) -> Mapping[str, str]:
-        return (
-            {"executor": _SITE} if self.by_executor else {"kubeconfig": str(cluster.kubeconfig())}
-        )
+        return {"executor": SITE} if self.by_executor else {"kubeconfig": str(cluster.kubeconfig())}
 
     def _install_executor(self) -> None:
         """Install the chart of the executor at its cluster."""
-        sets = ("cluster=beta", f"home.namespace={_SITE}", "home.kubeconfigSecret=home")
+        sets = ("cluster=beta", f"home.namespace={SITE}", "home.kubeconfigSecret=home")
         words = [word for each in sets for word in ("--set", each)]
         chart = str(CHART.with_name("coplace-executor"))
-        where = {"of": "beta", "namespace": _SITE}
-        self._helm("install", _SITE, chart, "--create-namespace", *words, **where)
+        where = {"of": "beta", "namespace": SITE}
+        self._helm("install", SITE, chart, "--create-namespace", *words, **where)
 
     def _helm(self, *words: str, of: str = "alpha", namespace: str = RELEASE) -> None:
         admin = self.clusters[of].kubeconfig("admin")
@@ -261,15 +261,15 @@ class InstalledAdapter:
         """Return the executor as the API server of its cluster has its pod."""
         if not self.by_executor:
             return []
-        path = f"/apis/apps/v1/namespaces/{_SITE}/statefulsets/{_SITE}-coplace-executor"
+        path = f"/apis/apps/v1/namespaces/{SITE}/statefulsets/{SITE}-coplace-executor"
         manager = asyncio.run(call(self.clusters["beta"], "GET", path))
         [container] = manager["spec"]["template"]["spec"]["containers"]
         here = {
             **{each["name"]: each.get("value", "") for each in container["env"]},
             **_SHARED,
             "COPLACE_HTTP_HOST": "127.0.0.1",
-            "COPLACE_EXECUTOR_HOME_KUBECONFIG": str(self._executor_at("home")),
-            "COPLACE_EXECUTOR_KUBECONFIG": str(self._executor_at("beta")),
+            "COPLACE_EXECUTOR_HOME_KUBECONFIG": str(self.executor_at("home")),
+            "COPLACE_EXECUTOR_KUBECONFIG": str(self.executor_at("beta")),
         }
         command = [sys.executable, *container["command"][1:]]
         return [_program(EXECUTOR, command, here, self._ports[-1])]

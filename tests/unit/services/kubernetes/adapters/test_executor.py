@@ -1,0 +1,206 @@
+"""A Job of the home cluster runs where an executor is, and its end is known at home."""
+
+from typing import Any
+
+import pytest
+from coplace.v1.placement_pb2 import VERDICT_WITHDRAWN
+
+from services.kubernetes.adapters import reconciler
+from services.kubernetes.adapters.executor import AssignmentWatcher, JobExecutor
+from services.kubernetes.adapters.pods import PodWatcher
+from services.kubernetes.adapters.reconciler import JobReconciler
+from services.kubernetes.model.jobs import JobKey
+from services.kubernetes.model.names import EXECUTOR, OUTCOME
+from tests.support.assignments import MemoryAssignments
+from tests.support.kubernetes_api import EPOCH, Object, suspended_job
+from tests.unit.services.kubernetes.adapters.test_reconciler import Region, decided, managed_job
+from tests.unit.services.kubernetes.objects import TERMS
+from tests.unit.shared.kubernetes.objects import NOW_US
+
+_SECOND_US = 1_000_000
+
+
+class ExecutorRegion(Region):
+    """Beta is reached by its executor alone."""
+
+    def __init__(self) -> None:
+        self.assigned = MemoryAssignments("beta")
+        super().__init__()
+        self.executor = self.another_executor()
+
+    def another(self) -> JobReconciler:
+        apis: Any = {"alpha": self.alpha, "beta": self.assigned}
+        return JobReconciler(apis, self.facts, TERMS, lambda: NOW_US)
+
+    def another_executor(self) -> JobExecutor:
+        """A process that has seen nothing yet."""
+        return JobExecutor("beta", self.assigned, self.beta, lambda: NOW_US)
+
+    async def settle(self, *, executes: bool = True) -> None:
+        for _ in range(8):
+            for key in list(self.alpha.objects):
+                self.alpha.control(key)
+            for key in list(self.beta.objects):
+                self.beta.control(key)
+            if executes:
+                await self.execute()
+            self.manager.replace_records("alpha", list(self.alpha.records.values()))
+            self.manager.replace("alpha", list(self.alpha.objects.values()))
+            self.manager.replace("beta", list(self.assigned.jobs()))
+            await self.manager.work_off()
+
+    async def execute(self) -> None:
+        AssignmentWatcher(self.executor).replace("home", list(self.assigned.objects.values()))
+        own = [each for each in self.beta.objects.values() if is_own(each)]
+        self.executor.replace("beta", own)
+        await self.executor.work_off()
+
+    def run(self) -> JobKey:
+        [found] = self.beta.objects
+        return found
+
+
+def is_own(job: Object) -> bool:
+    return (job["metadata"].get("labels") or {}).get(EXECUTOR) == "beta"
+
+
+@pytest.fixture
+async def region(monkeypatch: pytest.MonkeyPatch) -> ExecutorRegion:
+    """A job of alpha waits in Coplace's queue."""
+    monkeypatch.setattr(reconciler, "_RETRY_S", 0)
+    found = ExecutorRegion()
+    found.key = found.alpha.submit(managed_job("lu"))
+    await found.settle()
+    return found
+
+
+def pod(region: ExecutorRegion, phase: str = "Running", **more: Any) -> Object:
+    labels = {"coplace.io/grant": "1", "batch.kubernetes.io/job-name": region.run().name}
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": EPOCH}
+    return {
+        "metadata": {"name": "p", "namespace": "physics", "uid": "p", "labels": labels},
+        "spec": {"nodeName": "n1"},
+        "status": {"phase": phase, "conditions": [ready], **more},
+    }
+
+
+async def test_a_job_runs_by_the_executor_and_all_is_let_go_after_it(
+    region: ExecutorRegion,
+) -> None:
+    await region.start("beta")
+    await region.settle()
+    assert region.facts.kinds == ["job_submitted", "job_started"]
+    assert region.alpha.objects[region.key]["status"]["active"] == 1
+    region.beta.finish(region.run())
+    await region.settle()
+    assert region.facts.kinds == ["job_submitted", "job_started", "job_finished"]
+    assert region.annotations()[OUTCOME] == "completed"
+    assert not region.assigned.objects
+    assert not region.beta.objects[region.run()]["metadata"]["finalizers"]
+
+
+async def test_without_a_word_of_the_executor_a_job_has_not_started(
+    region: ExecutorRegion,
+) -> None:
+    await region.start("beta")
+    await region.settle(executes=False)
+    assert region.facts.kinds == ["job_submitted"]
+    await region.manager.obey([decided(VERDICT_WITHDRAWN, "beta", is_void=True)])
+    await region.settle(executes=False)
+    assert not region.assigned.objects
+    await region.settle()
+    assert not region.beta.objects
+
+
+async def test_what_an_executor_has_claimed_is_taken_back_once_it_says_so(
+    region: ExecutorRegion,
+) -> None:
+    region.beta.forbids_creation = True
+    await region.start("beta")
+    [name] = region.assigned.objects
+    region.assigned.objects[name]["status"] = {"claimed": True}
+    region.assigned.objects[name]["metadata"]["resourceVersion"] = "77"
+    region.assigned.version = 77
+    await region.manager.obey([decided(VERDICT_WITHDRAWN, "beta", is_void=True)])
+    await region.settle(executes=False)
+    assert name in region.assigned.objects
+    region.beta.forbids_creation = False
+    await region.settle()
+    assert not region.assigned.objects
+    assert not region.beta.objects
+
+
+async def test_a_cluster_that_takes_no_job_has_its_grant_declined(region: ExecutorRegion) -> None:
+    region.beta.forbids_creation = True
+    await region.start("beta")
+    await region.settle()
+    assert region.facts.kinds == ["job_submitted", "job_declined"]
+    assert "grant 1 on beta: exceeded quota" in [each["message"] for each in region.alpha.told]
+    assert not region.assigned.objects
+
+
+async def test_a_job_that_somebody_suspends_where_it_runs_waits_again(
+    region: ExecutorRegion,
+) -> None:
+    await region.start("beta")
+    await region.settle()
+    region.beta.edit(region.run(), {"spec": {"suspend": True}})
+    await region.settle()
+    assert region.facts.kinds[-2:] == ["job_requeued", "job_finished"]
+    assert not region.assigned.objects
+    assert not region.beta.objects
+
+
+async def test_a_job_that_is_deleted_where_it_runs_is_cancelled(region: ExecutorRegion) -> None:
+    await region.start("beta")
+    await region.settle()
+    region.beta.remove(region.run())
+    await region.settle()
+    assert region.facts.kinds[-1] == "job_finished"
+    assert not region.assigned.objects
+    assert not region.beta.objects
+
+
+async def test_an_executor_that_is_cut_off_lets_its_jobs_run(region: ExecutorRegion) -> None:
+    await region.start("beta")
+    await region.settle()
+    await region.settle(executes=False)
+    assert region.beta.runs(region.run())
+    assert region.facts.kinds == ["job_submitted", "job_started"]
+
+
+async def test_pods_that_another_executor_saw_count_after_its_end(region: ExecutorRegion) -> None:
+    await region.start("beta")
+    await region.settle()
+    PodWatcher(region.executor).changed("beta", pod(region))
+    await region.settle()
+    region.executor = region.another_executor()
+    at = {"startedAt": EPOCH, "finishedAt": "2026-01-01T00:01:00Z"}
+    await region.execute()
+    over = pod(region, "Succeeded", containerStatuses=[{"state": {"terminated": at}}])
+    over["status"]["conditions"] = []
+    PodWatcher(region.executor).changed("beta", over)
+    await region.executor.work_off()
+    [assigned] = region.assigned.objects.values()
+    [found] = assigned["status"]["pods"]
+    assert found["isOver"]
+    assert found["readyUs"]
+    assert found["endedUs"] - found["readyUs"] == 60 * _SECOND_US
+
+
+async def test_an_assignment_that_cannot_be_read_stops_nothing(region: ExecutorRegion) -> None:
+    odd = list[str]()
+    executor = JobExecutor("beta", region.assigned, region.beta, lambda: NOW_US, odd.append)
+    watcher = AssignmentWatcher(executor)
+    watcher.changed("home", {"metadata": {"name": "no-namespace"}})
+    watcher.deleted("home", {"metadata": {"name": "no-namespace"}})
+    executor.changed("beta", {})
+    await executor.work_off()
+    assert odd == ["beta", "beta"]
+
+
+async def test_jobs_of_others_are_none_of_the_executor(region: ExecutorRegion) -> None:
+    key = region.beta.submit(suspended_job("theirs", suspend=False))
+    region.executor.changed("beta", region.beta.objects[key])
+    await region.executor.work_off()
+    assert region.beta.runs(key)
