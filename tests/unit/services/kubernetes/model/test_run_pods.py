@@ -16,7 +16,7 @@ from shared.kubernetes.pods import RunPod, all_ready_us, begun_us, ended_us
 @st.composite
 def courses(draw: st.DrawFn) -> tuple[int, list[list[RunPod]]]:
     """Pods of a run as they are seen, look by look, with how many it has at a time: one that ends
-    makes room for another."""
+    is followed by another."""
     count, now_us, live, looks = draw(st.integers(1, 4)), 10, list[RunPod](), []
     for number in range(draw(st.integers(1, 12))):
         if len(live) >= count:
