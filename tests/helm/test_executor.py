@@ -85,13 +85,31 @@ def test_the_adapter_may_assign_in_the_namespace_of_an_executor_alone() -> None:
     assert not any(PLURAL in each for each in of_all)
 
 
+def test_the_hook_may_give_assignments_back_before_the_release_goes_and_after() -> None:
+    for kind in ("Role", "RoleBinding"):
+        found = one(render(KUBERNETES_EXECUTOR), kind, "coplace-release")["metadata"]
+        hooks = found["annotations"]["helm.sh/hook"]
+        assert (found["namespace"], hooks) == ("site-beta", "pre-delete,post-delete")
+    [subject] = one(render(KUBERNETES_EXECUTOR), "RoleBinding", "coplace-release")["subjects"]
+    assert subject["name"] == "region-kubernetes-release"
+
+
 def test_in_its_own_cluster_it_may_run_jobs_and_see_nodes() -> None:
-    [role] = [each for each in installed(*_SETS) if each["kind"] == "ClusterRole"]
-    assert rights(role) == {
-        "jobs": {"get", "list", "watch", "create", "patch", "delete"},
-        "pods": {"list", "watch"},
-        "nodes": {"list", "watch"},
-    }
+    documents = installed(*_SETS)
+    sees = one(documents, "ClusterRole", "default-beta-coplace-executor")
+    assert rights(sees) == {name: {"list", "watch"} for name in ("jobs", "pods", "nodes")}
+    runs = one(documents, "ClusterRole", "default-beta-coplace-executor-run")
+    assert rights(runs) == {"jobs": {"get", "create", "patch", "delete"}}
+    assert "RoleBinding" not in {each["kind"] for each in documents}
+    one(documents, "ClusterRoleBinding", "default-beta-coplace-executor-run")
+
+
+def test_it_may_run_jobs_of_the_namespaces_that_its_site_names_alone() -> None:
+    documents = installed(*_SETS, "namespaces={physics,chemistry}")
+    bound = [each["metadata"]["namespace"] for each in documents if each["kind"] == "RoleBinding"]
+    assert bound == ["physics", "chemistry"]
+    of_all = [each for each in documents if each["kind"] == "ClusterRoleBinding"]
+    assert [each["roleRef"]["name"] for each in of_all] == ["default-beta-coplace-executor"]
 
 
 def test_its_process_reads_the_settings_that_the_chart_gives_it(

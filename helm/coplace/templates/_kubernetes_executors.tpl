@@ -45,7 +45,6 @@ metadata: {{- toYaml $own | nindent 2 }}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: coplace}
 subjects:
   - {kind: ServiceAccount, name: {{ $manager }}, namespace: {{ $root.Release.Namespace }}}
-  - {kind: ServiceAccount, name: {{ $manager }}-release, namespace: {{ $root.Release.Namespace }}}
 ---
 {{- end }}
 {{- end }}

@@ -1,5 +1,6 @@
 """Runs the assignments of a cluster: Jobs there, and what becomes of them at home."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol
@@ -37,6 +38,9 @@ _RETRY_S: Final = 2.0
 _REFUSED_RETRY_S: Final = 60.0
 # An assignment that changes faster than it is looked at waits for its next turn.
 _LOOKS_AT_ONCE: Final = 8
+# What is said of a run has all of its pods: of many it is said every few seconds.
+_MANY_PODS: Final = 100
+_PODS_A_SECOND: Final = 1000
 
 log = structlog.get_logger(__name__)
 
@@ -74,6 +78,7 @@ class JobExecutor:
         self._assignments: dict[JobKey, JobAssignment] = {}
         self._mirror = JobMirror(lambda job: job.uid)
         self._work: WorkList[JobKey] = WorkList(self._look_guarded)
+        self._not_before_s: dict[JobKey, float] = {}
 
     # What the home cluster has.
 
@@ -102,6 +107,7 @@ class JobExecutor:
         seen = self._assignments.get(gone.key)
         if seen is not None and seen.uid == gone.uid:
             del self._assignments[gone.key]
+            self._not_before_s.pop(gone.key, None)
         self._work.touch(gone.key)
 
     def _note(self, found: JobAssignment) -> None:
@@ -174,16 +180,25 @@ class JobExecutor:
     async def _look(self, key: JobKey) -> None:
         for _ in range(_LOOKS_AT_ONCE):
             wanted = execute(await self._seen(key), self._now_us())
-            if await self._carry_out(wanted):
+            if await self._carry_out([each for each in wanted if self._is_due(each)]):
                 return
         self._work.later(key, _RETRY_S)
+
+    def _is_due(self, effect: ExecutorEffect) -> bool:
+        if not isinstance(effect, SayOfAssignment):
+            return True
+        key = effect.assignment.key
+        left_s = self._not_before_s.get(key, 0.0) - time.monotonic()
+        if left_s > 0:
+            self._work.later(key, left_s)
+        return left_s <= 0
 
     async def _seen(self, key: JobKey) -> SeenAssignment:
         """What is not seen is asked for, so that nothing is taken to be missing."""
         assignment, job = self._assignments.get(key), self._mirror.at(key)
         if assignment is None and job is not None:
             assignment = await self._fetched_assignment(key)
-        if job is None and assignment is not None and assignment.said.run_uid:
+        if job is None and assignment is not None and _may_have_run(assignment):
             job = await self._fetched(key)
         if job is None:
             return SeenAssignment(assignment)
@@ -237,7 +252,10 @@ class JobExecutor:
             await self._fetched_assignment(key)
             return False
         log.info(words, job="/".join(key))
-        self._note(JobAssignment.parse(self._cluster, found))
+        after = JobAssignment.parse(self._cluster, found)
+        self._note(after)
+        if (pods := len(after.said.pods)) > _MANY_PODS:
+            self._not_before_s[key] = time.monotonic() + pods / _PODS_A_SECOND
         return True
 
     async def _create(self, assignment: JobAssignment) -> None:
@@ -274,6 +292,13 @@ class JobExecutor:
         with suppress(ApiConflictError, ApiMissingError):
             await self._own.delete(job.key, job.uid, job.resource_version)
         await self._fetched(job.key)
+
+
+def _may_have_run(assignment: JobAssignment) -> bool:
+    """Return whether to ask for the Job of an assignment before it is said not to be there: the
+    answer on its creation may have been lost."""
+    said = assignment.said
+    return bool(said.run_uid) or (said.is_claimed and assignment.is_withdrawn)
 
 
 class AssignmentWatcher:

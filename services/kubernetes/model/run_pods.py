@@ -9,6 +9,8 @@ from shared.kubernetes.pods import RunPod, all_ready_us, ended_us
 from shared.kubernetes.texts import shown
 
 _NEVER_US: Final = 1 << 62
+# An object has 1.5 MiB at most. A pod takes up to 200 bytes of it, and twice as many are kept.
+_MOST: Final = 2500
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +35,8 @@ def read_disruption(told: object) -> PodDisruption | None:
 
 
 def pod_fields(pod: RunPod) -> Mapping[str, Any]:
-    """Return a pod as an executor reports it."""
-    return {
+    """Return a pod as an executor reports it: without what is not known of it."""
+    found = {
         "uid": pod.uid,
         "node": pod.node,
         "readyUs": pod.ready_us,
@@ -43,6 +45,7 @@ def pod_fields(pod: RunPod) -> Mapping[str, Any]:
         "isOver": pod.is_over,
         "waitsFor": pod.waits_for,
     }
+    return {name: told for name, told in found.items() if told}
 
 
 def read_pods(told: object, namespace: str) -> Sequence[RunPod]:
@@ -65,7 +68,10 @@ def read_pods(told: object, namespace: str) -> Sequence[RunPod]:
 def kept_pods(before: Sequence[RunPod], seen: Sequence[RunPod], count: int) -> Sequence[RunPod]:
     """Return the pods of a run of `count` at a time: as they were reported `before`, with what was
     seen since. Of those that are over the first ones say since when it counts, and the last end is
-    kept: what follows from all pods follows from these."""
+    kept: what follows from all pods follows from these. Of a run of thousands none is kept: it
+    counts from its start to its end."""
+    if count > _MOST:
+        return ()
     since_us = all_ready_us(before, count)
     pods = {each.uid: each for each in before}
     for each in seen:

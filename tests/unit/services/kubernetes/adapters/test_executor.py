@@ -1,5 +1,6 @@
 """A Job of the home cluster runs where an executor is, and its end is known at home."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -11,8 +12,9 @@ from services.kubernetes.adapters.pods import PodWatcher
 from services.kubernetes.adapters.reconciler import JobReconciler
 from services.kubernetes.model.jobs import JobKey
 from services.kubernetes.model.names import EXECUTOR, OUTCOME
+from shared.kubernetes.api import ApiUnavailableError
 from tests.support.assignments import MemoryAssignments
-from tests.support.kubernetes_api import EPOCH, Object, suspended_job
+from tests.support.kubernetes_api import EPOCH, Object, merged, suspended_job
 from tests.unit.services.kubernetes.adapters.test_reconciler import Region, decided, managed_job
 from tests.unit.services.kubernetes.objects import TERMS
 from tests.unit.shared.kubernetes.objects import NOW_US
@@ -204,3 +206,58 @@ async def test_jobs_of_others_are_none_of_the_executor(region: ExecutorRegion) -
     region.executor.changed("beta", region.beta.objects[key])
     await region.executor.work_off()
     assert region.beta.runs(key)
+
+
+class LostAnswer:
+    """Beta does what it is asked for, but the answer on a creation is lost."""
+
+    def __init__(self, server: Any) -> None:
+        self.server = server
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.server, name)
+
+    async def create(self, key: JobKey, body: Any) -> Any:
+        await self.server.create(key, body)
+        raise ApiUnavailableError("cut")
+
+
+async def test_a_job_whose_creation_was_not_answered_is_not_said_never_to_have_run(
+    region: ExecutorRegion,
+) -> None:
+    await region.start("beta")
+    lost: Any = LostAnswer(region.beta)
+    executor = JobExecutor("beta", region.assigned, lost, lambda: NOW_US)
+    watcher = AssignmentWatcher(executor)
+    watcher.replace("home", list(region.assigned.objects.values()))
+    await executor.work_off()
+    assert region.beta.objects
+    await region.manager.obey([decided(VERDICT_WITHDRAWN, "beta", is_void=True)])
+    region.manager.replace("beta", list(region.assigned.jobs()))
+    await region.manager.work_off()
+    watcher.replace("home", list(region.assigned.objects.values()))
+    await executor.work_off()
+    [assigned] = region.assigned.objects.values()
+    assert "refused" not in assigned["status"]
+    assert assigned["status"]["uid"]
+    await region.settle()
+    assert not region.beta.objects
+    assert not region.assigned.objects
+
+
+async def test_of_many_pods_is_reported_now_and_then(region: ExecutorRegion) -> None:
+    await region.start("beta")
+    await region.settle()
+    watcher, log = PodWatcher(region.executor), region.assigned.log
+    for number in range(101):
+        watcher.changed("beta", merged(pod(region), {"metadata": {"uid": f"p{number}"}}))
+    await region.executor.work_off()
+    before = len(log)
+    for number in range(101):
+        told = merged(pod(region, "Succeeded"), {"metadata": {"uid": f"p{number}"}})
+        watcher.changed("beta", told)
+        await region.executor.work_off()
+    assert len(log) == before
+    await asyncio.sleep(0.15)
+    await region.executor.work_off()
+    assert len(log) == before + 1

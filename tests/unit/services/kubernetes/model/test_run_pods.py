@@ -73,3 +73,8 @@ def test_a_disruption_is_read_as_it_was_reported() -> None:
 def test_pods_that_cannot_be_read_say_nothing() -> None:
     assert read_pods("none", "physics") == []
     assert read_pods([{"uid": "p", "readyUs": "soon"}], "physics") == [RunPod("p", "physics")]
+
+
+def test_of_a_run_of_thousands_of_pods_none_is_kept() -> None:
+    assert len(kept_pods([], [RunPod("p", "physics")], 2500)) == 1
+    assert not kept_pods([], [RunPod("p", "physics")], 2501)
