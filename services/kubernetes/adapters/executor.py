@@ -72,7 +72,9 @@ class JobExecutor:
         own: RunApi,
         now_us: Callable[[], int],
         odd: Callable[[str], object] = str,
+        monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._monotonic_s = monotonic_s
         self._cluster, self._home, self._own = cluster, home, own
         self._now_us, self._odd = now_us, odd
         self._assignments: dict[JobKey, JobAssignment] = {}
@@ -188,7 +190,7 @@ class JobExecutor:
         if not isinstance(effect, SayOfAssignment):
             return True
         key = effect.assignment.key
-        left_s = self._not_before_s.get(key, 0.0) - time.monotonic()
+        left_s = self._not_before_s.get(key, 0.0) - self._monotonic_s()
         if left_s > 0:
             self._work.later(key, left_s)
         return left_s <= 0
@@ -255,7 +257,7 @@ class JobExecutor:
         after = JobAssignment.parse(self._cluster, found)
         self._note(after)
         if (pods := len(after.said.pods)) > _MANY_PODS:
-            self._not_before_s[key] = time.monotonic() + pods / _PODS_A_SECOND
+            self._not_before_s[key] = self._monotonic_s() + pods / _PODS_A_SECOND
         return True
 
     async def _create(self, assignment: JobAssignment) -> None:
