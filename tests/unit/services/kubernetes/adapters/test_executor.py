@@ -10,6 +10,7 @@ from services.kubernetes.adapters import reconciler
 from services.kubernetes.adapters.executor import AssignmentWatcher, JobExecutor
 from services.kubernetes.adapters.pods import PodWatcher
 from services.kubernetes.adapters.reconciler import JobReconciler
+from services.kubernetes.model.assignments import JobAssignment
 from services.kubernetes.model.jobs import JobKey
 from services.kubernetes.model.names import EXECUTOR, OUTCOME
 from shared.kubernetes.api import ApiConflictError, ApiUnavailableError
@@ -266,3 +267,55 @@ async def test_of_many_pods_is_reported_now_and_then(region: ExecutorRegion) -> 
     watcher.changed("beta", merged(pod(region), {"metadata": {"uid": "another"}}))
     await region.executor.work_off()
     assert len(log) == before + 1
+
+
+async def test_a_job_waits_again_once_nobody_can_let_its_run_go_on(
+    region: ExecutorRegion,
+) -> None:
+    await region.start("beta")
+    await region.settle()
+    region.beta.edit(region.run(), {"spec": {"suspend": True}})
+    region.beta.control(region.run())
+    await region.execute()  # it has ended, and somebody may let it run again
+    region.manager.replace("beta", list(region.assigned.jobs()))
+    await region.manager.work_off()
+    assert "job_requeued" not in region.facts.kinds
+    region.beta.edit(region.run(), {"spec": {"suspend": False}})
+    await region.execute()
+    assert not region.beta.runs(region.run())
+    await region.settle()
+    assert region.facts.kinds[-2:] == ["job_requeued", "job_finished"]
+
+
+async def test_a_process_that_has_not_seen_an_assignment_gives_no_grant_back(
+    region: ExecutorRegion,
+) -> None:
+    await region.start("beta")
+    await region.execute()
+    region.manager = region.another()
+    region.manager.replace_records("alpha", list(region.alpha.records.values()))
+    region.manager.replace("alpha", list(region.alpha.objects.values()))
+    await region.manager.obey([decided(VERDICT_WITHDRAWN, "beta", is_void=True)])
+    await region.manager.work_off()
+    assert region.claim()["isLive"]
+    await region.settle()
+    assert not region.claim()["isLive"]
+    assert not region.beta.objects
+
+
+async def test_a_stalled_executor_creates_nothing_that_was_taken_back(
+    region: ExecutorRegion,
+) -> None:
+    await region.start("beta")
+    [name] = region.assigned.objects
+    key = JobAssignment.parse("beta", region.assigned.objects[name]).key
+    await region.assigned.say(key, {"metadata": {}, "status": {"claimed": True}})
+    stalled = region.another_executor()
+    AssignmentWatcher(stalled).changed("home", region.assigned.objects[name])
+    await region.manager.obey([decided(VERDICT_WITHDRAWN, "beta", is_void=True)])
+    region.manager.replace("beta", list(region.assigned.jobs()))
+    await region.manager.work_off()
+    await region.execute()
+    assert region.assigned.objects[name]["status"]["refused"]
+    await stalled.work_off()
+    assert not region.beta.starts
