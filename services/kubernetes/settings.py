@@ -110,4 +110,9 @@ def clusters_of(path: Path) -> list[JobClusterEntry]:
     if found[0].executor:
         problem = "the first cluster keeps the assignments of others: it must have no executor"
         raise WrongSettingsError(f"{path}: clusters.0.executor: {problem}")
+    namespaces = [each.executor for each in found if each.executor]
+    if twice := sorted({name for name in namespaces if namespaces.count(name) > 1}):
+        raise WrongSettingsError(
+            f"{path}: executor: {twice[0]} is of two clusters: name one of each"
+        )
     return found

@@ -192,3 +192,36 @@ def _created(installed: InstalledAdapter) -> Iterator[str]:
         is_its = each["user"]["username"] == EXECUTOR_THERE and each["verb"] == "create"
         if is_its and each["responseStatus"]["code"] < 300:
             yield each["requestObject"]["metadata"]["name"]
+
+
+def test_what_runs_there_goes_on_when_the_release_is_uninstalled(
+    installed: InstalledAdapter,
+) -> None:
+    """The last test: nobody starts Jobs behind it."""
+    own, names = installed.kubelets["beta"], [f"out-{number}" for number in range(4)]
+
+    async def begin() -> None:
+        await installed.submit(*(_away(name, FOR_EVER) for name in names))
+        deadline_s = time.monotonic() + 60
+        while not all(own.ready.get(name) for name in names):
+            assert time.monotonic() < deadline_s
+            await asyncio.sleep(0.2)
+        await asyncio.sleep(3)
+
+    async def end() -> None:
+        jobs: list[Any] = []
+        own.end(names)
+        deadline_s = time.monotonic() + 60
+        while not jobs or not all((each["status"].get("succeeded")) for each in jobs):
+            assert time.monotonic() < deadline_s, jobs
+            await asyncio.sleep(0.5)
+            found = (await call(installed.clusters["beta"], "GET", JOBS))["items"]
+            jobs = [each for each in found if each["metadata"]["name"].startswith("out-")]
+        assert not any(each["metadata"].get("finalizers") for each in jobs)
+        assert len(jobs) == len(names)
+
+    asyncio.run(begin())
+    installed.uninstall()
+    assert f"{len(names)} run on" in installed.hooks[0]
+    asyncio.run(end())
+    assert {name: len(own.ready[name]) for name in names} == dict.fromkeys(names, 1)

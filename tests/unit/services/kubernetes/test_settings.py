@@ -70,6 +70,7 @@ def test_a_cluster_may_have_an_executor_in_place_of_a_kubeconfig(tmp_path: Path)
     ("clusters", "words"),
     [
         ([BETA], "clusters.0.executor: the first cluster keeps the assignments"),
+        ([ALPHA, BETA, BETA.replace("beta,", "gamma,")], "executor: site-beta is of two clusters"),
         ([ALPHA, BETA.replace("}", ", context: b}")], "context must not be set beside executor"),
         ([ALPHA, BETA.replace("}", ", kueue_queue: q}")], "kueue_queue must not be set beside"),
         ([ALPHA, BETA.replace("site-beta", "Site_Beta")], "clusters.1.executor: "),
