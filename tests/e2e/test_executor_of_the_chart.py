@@ -222,6 +222,6 @@ def test_what_runs_there_goes_on_when_the_release_is_uninstalled(
 
     asyncio.run(begin())
     installed.uninstall()
-    assert f"{len(names)} run on" in installed.hooks[0]
+    assert "run on" in installed.hooks[0]
     asyncio.run(end())
     assert {name: len(own.ready[name]) for name in names} == dict.fromkeys(names, 1)

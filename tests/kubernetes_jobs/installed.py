@@ -176,8 +176,8 @@ class InstalledAdapter:
 
     def _install_executor(self) -> None:
         """Install the chart of the executor at its cluster."""
-        sets = ("cluster=beta", f"home.namespace={SITE}", "home.kubeconfigSecret=home")
-        sets += ("namespaces={physics}",)
+        sets = ["cluster=beta", f"home.namespace={SITE}", "home.kubeconfigSecret=home"]
+        sets.append("namespaces={physics}")
         words = [word for each in sets for word in ("--set", each)]
         chart = str(CHART.with_name("coplace-executor"))
         where = {"of": "beta", "namespace": SITE}
