@@ -105,11 +105,11 @@ def reconcile(
 def stray(copy: KubernetesJob, record: KubernetesRecord | None) -> Sequence[JobEffect]:
     """Return what to do about a Job that is a copy, with the record that it runs for (None: there
     is none): one without a claim is deleted, and one that only says so is refused."""
+    if record is not None and _is_run_of(copy, record):
+        return ()
     if is_left_over(copy):
         return [DeleteJob(copy)]
     if copy.run_end and not copy.is_taken:
-        return ()
-    if record is not None and _is_run_of(copy, record):
         return ()
     if not (copy.is_taken or said_of(copy)):
         return _refuse(copy, "metadata.labels[coplace.io/copy-of]: must not be set")

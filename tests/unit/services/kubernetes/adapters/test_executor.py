@@ -4,12 +4,14 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from coplace.v1.jobs_pb2 import JOB_OUTCOME_COMPLETED
 from coplace.v1.placement_pb2 import VERDICT_WITHDRAWN
 
 from services.kubernetes.adapters import reconciler
 from services.kubernetes.adapters.executor import AssignmentWatcher, JobExecutor
 from services.kubernetes.adapters.pods import PodWatcher
 from services.kubernetes.adapters.reconciler import JobReconciler
+from services.kubernetes.adapters.releasing import release
 from services.kubernetes.model.assignments import JobAssignment
 from services.kubernetes.model.jobs import JobKey
 from services.kubernetes.model.names import EXECUTOR, OUTCOME
@@ -319,3 +321,24 @@ async def test_a_stalled_executor_creates_nothing_that_was_taken_back(
     assert region.assigned.objects[name]["status"]["refused"]
     await stalled.work_off()
     assert not region.beta.starts
+
+
+async def test_the_end_of_a_run_that_was_released_is_published_before_its_assignment_goes(
+    region: ExecutorRegion,
+) -> None:
+    await region.start("beta")
+    await region.settle()
+    apis: Any = {"alpha": region.alpha, "beta": region.assigned}
+    found = await release(apis, TERMS, wait_s=0)
+    assert len(found.running) == 1
+    await region.settle()
+    assert not region.beta.objects[region.run()]["metadata"]["finalizers"]
+    assert region.beta.runs(region.run())
+    region.beta.finish(region.run())
+    await region.execute()
+    region.manager.replace("beta", list(region.assigned.jobs()))  # the copy is looked at first
+    await region.manager.work_off()
+    await region.settle()
+    assert region.facts.kinds[-1] == "job_finished"
+    assert region.facts.outcomes == [JOB_OUTCOME_COMPLETED]
+    assert not region.assigned.objects
