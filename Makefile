@@ -479,7 +479,8 @@ upgrade: setup system-servers ## from another commit to this one with jobs in fl
 .PHONY: e2e-k8s-jobs
 e2e-k8s-jobs: setup system-servers ## the adapter that the chart installs, on real API servers with simulated nodes
 	@deploy/require-commands.sh etcd:etcd-server openssl:openssl
-	$(BIN)/python -m pytest -m thorough tests/e2e/test_adapter_of_the_chart.py tests/e2e/test_chart_applied_twice.py
+	$(BIN)/python -m pytest -m thorough tests/e2e/test_adapter_of_the_chart.py \
+		tests/e2e/test_executor_of_the_chart.py tests/e2e/test_chart_applied_twice.py
 
 PLAY ?= waits
 

@@ -1,14 +1,13 @@
 """`coplace kubernetes`: what an operator of Kubernetes clusters does beside the process."""
 
 import asyncio
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from cli.quiet import only_warnings
-from services.kubernetes.adapters.api import connected
+from services.kubernetes.adapters.connecting import connected
 from services.kubernetes.adapters.releasing import JobsReleased
 from services.kubernetes.adapters.releasing import release as release_jobs
 from services.kubernetes.settings import KubernetesSettings, clusters_of
@@ -76,6 +75,5 @@ def report(done: JobsReleased, job: str = "") -> None:
 
 async def _released(own: KubernetesSettings, job: str, wait_s: float) -> JobsReleased:
     there = clusters_of(own.clusters_file)
-    async with AsyncExitStack() as opened:
-        apis = {each.name: await opened.enter_async_context(connected(each)) for each in there}
+    async with connected(there) as apis:
         return await release_jobs(apis, own.terms(there), job, wait_s)

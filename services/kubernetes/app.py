@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -15,10 +15,13 @@ from services.kubernetes.adapters.api import (
     RECORDS,
     RECORDS_MISSING,
     JobServer,
-    connected,
 )
+from services.kubernetes.adapters.assigned import MISSING as ASSIGNMENTS_MISSING
+from services.kubernetes.adapters.connecting import connected
+from services.kubernetes.adapters.executor_nodes import ReportedNodes
+from services.kubernetes.adapters.home import nodes_path
 from services.kubernetes.adapters.kueue import GrantedCheck, WorkloadWatcher
-from services.kubernetes.adapters.meter import KubernetesMeter
+from services.kubernetes.adapters.meter import OF_EXECUTOR, KubernetesMeter
 from services.kubernetes.adapters.pods import PodWatcher
 from services.kubernetes.adapters.queues import QueueReporter
 from services.kubernetes.adapters.reconciler import JobReconciler
@@ -62,11 +65,9 @@ async def serve(process: Process) -> None:
     clusters = clusters_of(own.clusters_file)
     await wait_for_topics(process.settings, (DECISIONS,), process.readiness, process.stop)
     meter = KubernetesMeter(process.telemetry.meter)
-    async with AsyncExitStack() as opened:
-        apis: dict[str, JobServer] = {}
+    async with connected(clusters, meter.refused) as apis:
         for each in clusters:
-            apis[each.name] = await opened.enter_async_context(connected(each, meter.refused))
-            meter.begin(each.name)
+            meter.begin(each.name, OF_EXECUTOR if each.executor else ())
         work = partial(_run, process, own, clusters, apis, meter)
         await work_while_leading(process, NAME, own, apis[clusters[0].name], work)
 
@@ -93,19 +94,19 @@ async def _run(
         meter.watch(jobs.counts)
         queue = f"{QUEUE_NAME}={own.queue}"
         process.readiness.wait_for("the records of all clusters: do they have the kind JobRecord?")
-        for api in apis.values():
+        own_apis = {each.name: apis[each.name] for each in clusters if not each.executor}
+        for api in own_apis.values():
             await watched(api, RECORDS, queue, RecordWatcher(jobs), RECORDS_MISSING, unmanaged)
         process.readiness.wait_for("the nodes of all clusters")
         for each in clusters:
             traits = each.traits(own.site, own.architecture)
             reporter = NodeReporter(traits, facts, placement, now_us, meter.odd, jobs.asked)
             reporters.append(reporter)
-            api, trim = apis[each.name], partial(trimmed_node, has_labels=True)
-            await watched(api, PODS, OTHER_PODS, reporter.others, trim=trimmed_other_pod)
-            await watched(api, NODES, each.node_selector, reporter, trim=trim)
+            await _follow_nodes(watched, each, apis[each.name], reporter)
             tasks.create_task(reporter.run())
+        # Of those that have an executor nobody knows when that begins.
         process.readiness.wait_for("placement to know all clusters")
-        await placement.knows(frozenset(apis))
+        await placement.knows(frozenset(own_apis))
         for name, api in apis.items():
             tasks.create_task(ClusterHeartbeat(own.site, name, api, facts, now_us).run())
         process.readiness.wait_for("the Jobs of all clusters")
@@ -114,10 +115,10 @@ async def _run(
         process.readiness.wait_for("the Workloads of clusters whose Kueue lets copies run")
         for each in clusters:
             await _follow_kueue(tasks, watched, each, apis[each.name], jobs)
-        for api in apis.values():
+        for api in own_apis.values():
             await watched(api, PODS, GRANT, PodWatcher(jobs), trim=trimmed_pod)
         process.readiness.ready()
-        tasks.create_task(QueueReporter(apis, own.site, own.queue, jobs.counts).run())
+        tasks.create_task(QueueReporter(own_apis, own.site, own.queue, jobs.counts).run())
         tasks.create_task(WaitNotes(jobs, PlacementExplainer(placement)).run())
         for _ in range(own.workers):
             tasks.create_task(jobs.work())
@@ -128,6 +129,23 @@ async def _run(
         hooks_of(process.telemetry).meter.watch_backlog(NAME, decisions.backlog)
         tasks.create_task(decisions.run(jobs.obey))
         tasks.create_task(ChargeFollower(deployment, own.name).run(jobs.note_charge))
+
+
+async def _follow_nodes(
+    watched: Callable[..., Awaitable[None]],
+    cluster: JobClusterEntry,
+    api: JobServer,
+    reporter: NodeReporter,
+) -> None:
+    """Follow the nodes of a cluster, and what pods of others take of them; as its executor reports
+    both, where it has one."""
+    if cluster.executor:
+        nodes = ReportedNodes(reporter)
+        await watched(api, nodes_path(cluster.executor), "", nodes, ASSIGNMENTS_MISSING, unmanaged)
+        return
+    trim = partial(trimmed_node, has_labels=True)
+    await watched(api, PODS, OTHER_PODS, reporter.others, trim=trimmed_other_pod)
+    await watched(api, NODES, cluster.node_selector, reporter, trim=trim)
 
 
 async def _follow_kueue(

@@ -3,17 +3,18 @@
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Self
 
-from pydantic import Field, FilePath
+from pydantic import Field, FilePath, model_validator
 from pydantic_settings import SettingsConfigDict
 
+from coplace_client.errors import WrongSettingsError
 from services.kubernetes.model.facts import JobTerms
 from shared.kubernetes.clusters import ClusterEntry
 from shared.kubernetes.leadership import LeaderSettings
 from shared.process.node_entries import CLUSTER_NAME, read_entries
 
-_LOCAL_QUEUE: Final = r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$"
+_DNS_LABEL: Final = r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$"
 
 
 class JobClusterEntry(ClusterEntry):
@@ -21,10 +22,24 @@ class JobClusterEntry(ClusterEntry):
 
     kueue_queue: str = Field(
         "",
-        pattern=_LOCAL_QUEUE,
+        pattern=_DNS_LABEL,
         description="LocalQueue, in the namespace of each Job, by which copies pass the Kueue "
         "there; they pass none",
     )
+    executor: str = Field(
+        "",
+        pattern=_DNS_LABEL,
+        description="Namespace, in the first cluster of the file, of the executor that runs copies "
+        "there; none does",
+    )
+
+    @model_validator(mode="after")
+    def _has_one_way(self) -> Self:
+        """Raise ValueError for a cluster with an executor that is reached otherwise too."""
+        others = ("kubeconfig", "context", "node_selector", "kueue_queue")
+        if self.executor and (told := [name for name in others if getattr(self, name)]):
+            raise ValueError(f"{told[0]} must not be set beside executor: its own settings say it")
+        return self
 
 
 class KubernetesSettings(LeaderSettings):
@@ -91,4 +106,13 @@ class KubernetesSettings(LeaderSettings):
 def clusters_of(path: Path) -> list[JobClusterEntry]:
     """Read the clusters that a file names. Raises WrongSettingsError, which says what is wrong
     there."""
-    return read_entries(path, JobClusterEntry)
+    found = read_entries(path, JobClusterEntry)
+    if found[0].executor:
+        problem = "the first cluster keeps the assignments of others: it must have no executor"
+        raise WrongSettingsError(f"{path}: clusters.0.executor: {problem}")
+    namespaces = [each.executor for each in found if each.executor]
+    if twice := sorted({name for name in namespaces if namespaces.count(name) > 1}):
+        raise WrongSettingsError(
+            f"{path}: executor: {twice[0]} is of two clusters: name one of each"
+        )
+    return found

@@ -66,6 +66,11 @@ class LeaseWatch:
         return self._monotonic_s() - self._since_s
 
     @property
+    def was_renewed(self) -> bool:
+        """Return whether it was seen to go on, ever."""
+        return bool(self._renewed)
+
+    @property
     def is_silent(self) -> bool:
         """Return whether it has been silent for longer than it may be."""
         return self.silent_s > self._after_s

@@ -30,11 +30,12 @@ class ApiMeter(WatchMeter):
         """Return the clusters that were met."""
         return sorted({cluster for cluster, _ in self._heard_s})
 
-    def begin(self, cluster: str) -> None:
-        """Count from 0: what never happened is known not to have happened."""
+    def begin(self, cluster: str, kinds: Sequence[str] = ()) -> None:
+        """Count from 0: what never happened is known not to have happened. A cluster has other
+        `kinds` where these are named."""
         self._refusals.add(0, {"cluster": cluster})
         self._odd.add(0, {"cluster": cluster})
-        for kind in self._kinds:
+        for kind in kinds or self._kinds:
             self._resyncs.add(0, {"cluster": cluster, "objects": kind})
             self.heard(cluster, kind)
 

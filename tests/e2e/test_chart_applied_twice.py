@@ -95,7 +95,8 @@ async def _applied(
 ) -> Mapping[str, Any]:
     """Return what the server has after an apply. Raises CallError."""
     path, is_namespaced = kinds[document["apiVersion"], document["kind"]]
-    where = path % (f"namespaces/{namespace}/" if is_namespaced else "")
+    own = document["metadata"].get("namespace", namespace)
+    where = path % (f"namespaces/{own}/" if is_namespaced else "")
     asked = client.asked(
         "PATCH",
         f"{where}/{document['metadata']['name']}",

@@ -14,7 +14,8 @@ import pytest
 import yaml
 
 from lab.benchmarks.kubernetes.cluster import RealCluster, call
-from services.kubernetes.adapters.api import JOBS, RECORDS, JobServer, connected
+from services.kubernetes.adapters.api import JOBS, RECORDS, JobServer
+from services.kubernetes.adapters.connecting import connected
 from services.kubernetes.adapters.queues import QueueReporter
 from services.kubernetes.adapters.reconciler import JobReconciler
 from services.kubernetes.model.facts import JobTerms
@@ -84,8 +85,8 @@ async def process_at(cluster: RealCluster) -> AsyncIterator[Process]:
     file = clusters_file(cluster)
     own = KubernetesSettings(site="north", clusters_file=file)
     [entry] = clusters_of(file)
-    async with connected(entry) as api:
-        yield Process(api, own.terms([entry]), PlainCoplace(Fate()))
+    async with connected([entry]) as apis:
+        yield Process(apis["alpha"], own.terms([entry]), PlainCoplace(Fate()))
 
 
 async def submit(cluster: RealCluster, name: str, **spec: Any) -> JobKey:

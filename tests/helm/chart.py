@@ -17,10 +17,11 @@ from referencing import Registry, Resource
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "helm/coplace"
 EXAMPLES = sorted((ROOT / "helm/examples").glob("*.yaml"))
-FIRST_TRY, OWN_SERVERS, AUTOSCALED, STRIMZI, KUBERNETES_JOBS, KUEUE, SLURM = (
+FIRST_TRY, OWN_SERVERS, AUTOSCALED, STRIMZI, KUBERNETES_JOBS, KUEUE, SLURM, KUBERNETES_EXECUTOR = (
     ROOT / f"helm/examples/{name}.yaml"
     for name in (
         *("first-try", "own-servers", "autoscaled", "strimzi", "kubernetes-jobs", "kueue", "slurm"),
+        "kubernetes-executor",
     )
 )
 # From the oldest that the chart says it runs on to the newest whose schemas are at hand.

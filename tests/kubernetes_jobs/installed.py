@@ -37,6 +37,11 @@ RELEASE: Final = "coplace"
 JOBS: Final = "/apis/batch/v1/namespaces/physics/jobs"
 ADAPTER: Final = "system:serviceaccount:coplace:region-kubernetes"
 TAKEOVER_S: Final = 15.0
+EXECUTOR: Final = "executor"
+"""What the executor is called among the programs."""
+SITE: Final = "site-beta"
+EXECUTOR_AT_HOME: Final = f"system:serviceaccount:{SITE}:executor"
+EXECUTOR_THERE: Final = f"system:serviceaccount:{SITE}:{SITE}-coplace-executor"
 _NAMESPACE: Final = "jobs"
 _ADAPTERS: Final = ("kubernetes-a", "kubernetes-b")
 _TRAITS: Final = {
@@ -59,11 +64,11 @@ kind: Policy
 omitStages: [RequestReceived]
 rules:
   - level: Request
-    users: ["{ADAPTER}", {MANAGER}]
+    users: ["{ADAPTER}", {MANAGER}, "{EXECUTOR_THERE}"]
     verbs: [patch, create, delete]
     resources: [{{group: batch, resources: [jobs]}}]
   - level: Metadata
-    users: ["{ADAPTER}", {MANAGER}]
+    users: ["{ADAPTER}", {MANAGER}, "{EXECUTOR_AT_HOME}", "{EXECUTOR_THERE}"]
   - level: None
 """
 
@@ -81,6 +86,8 @@ class InstalledAdapter:
     adapters: int = 2
     values: Mapping[str, Any] = field(default_factory=dict)
     """More values of the chart's `kubernetes`."""
+    by_executor: bool = False
+    """Whether copies run on beta by an executor: nobody else has a way into it."""
     clusters: dict[str, RealCluster] = field(default_factory=dict)
     kubelets: dict[str, ObservingKubelets] = field(default_factory=dict)
     hooks: list[str] = field(default_factory=list)
@@ -104,7 +111,7 @@ class InstalledAdapter:
                 name, self.folder / name, self.programs, True, "job,cronjob", audit=_AUDIT
             )
             self.clusters[name] = self._stack.enter_context(own)
-        self._ports = free_ports(5 + self.adapters)
+        self._ports = free_ports(6 + self.adapters)
         asyncio.run(self._prepare())
         self.servers = self._stack.enter_context(LocalServers(self.folder / "servers", redis=False))
         settings = Settings(
@@ -118,30 +125,41 @@ class InstalledAdapter:
     async def _prepare(self) -> None:
         for name, cluster in self.clusters.items():
             await cluster.wait()
-            if name == "alpha":
+            if name == "alpha" or self.by_executor:
                 await cluster.create_nodes(self.nodes[name], self.cores)
             else:
                 await cluster.prepare(self.nodes[name], self.cores)
         self._install()
         await self._let_act_as("region-kubernetes", self._as_pod)
+        if self.by_executor:
+            self._install_executor()
+            await self._let_act_as("executor", self.executor_at("home"), namespace=SITE)
+            own = (f"{SITE}-coplace-executor", self.executor_at("beta"), "beta", SITE)
+            await self._let_act_as(*own)
 
     @property
     def _as_pod(self) -> Path:
         return self.folder / "as-pod"
 
-    async def _let_act_as(self, account: str, file: Path) -> None:
-        """Write a kubeconfig with a token of an account of the release."""
-        path = f"/api/v1/namespaces/{RELEASE}/serviceaccounts/{account}/token"
+    def executor_at(self, where: str) -> Path:
+        """Return the kubeconfig of the executor: of the home cluster, or of its own."""
+        return self.folder / f"executor-{where}"
+
+    async def _let_act_as(
+        self, account: str, file: Path, of: str = "alpha", namespace: str = RELEASE
+    ) -> None:
+        """Write a kubeconfig with a token of an account of a release."""
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
         asked = {"spec": {"expirationSeconds": 86400}}
-        token = (await call(self.clusters["alpha"], "POST", path, asked))["status"]["token"]
-        named = self.clusters["alpha"].kubeconfig("pod").read_text()
+        token = (await call(self.clusters[of], "POST", path, asked))["status"]["token"]
+        named = self.clusters[of].kubeconfig("pod").read_text()
         file.write_text(named.replace("token: pod", f"token: {token}"))
 
     def _install(self) -> None:
         """Install the chart."""
         entries = [{"name": "alpha", "kubeconfig": str(self._as_pod), **_TRAITS}]
         entries += [
-            {"name": name, "kubeconfig": str(cluster.kubeconfig()), **_TRAITS}
+            {"name": name, **self._way(cluster), **_TRAITS}
             for name, cluster in self.clusters.items()
             if name != "alpha"
         ]
@@ -153,9 +171,21 @@ class InstalledAdapter:
         named = ["--create-namespace", "--values", str(KUBERNETES_JOBS), "--values", str(values)]
         self._helm("install", "region", str(CHART), *named)
 
-    def _helm(self, *words: str) -> None:
-        admin = self.clusters["alpha"].kubeconfig("admin")
-        where = ["--namespace", RELEASE, "--kubeconfig", str(admin), "--no-hooks"]
+    def _way(self, cluster: RealCluster) -> Mapping[str, str]:
+        return {"executor": SITE} if self.by_executor else {"kubeconfig": str(cluster.kubeconfig())}
+
+    def _install_executor(self) -> None:
+        """Install the chart of the executor at its cluster."""
+        sets = ["cluster=beta", f"home.namespace={SITE}", "home.kubeconfigSecret=home"]
+        sets.append("namespaces={physics}")
+        words = [word for each in sets for word in ("--set", each)]
+        chart = str(CHART.with_name("coplace-executor"))
+        where = {"of": "beta", "namespace": SITE}
+        self._helm("install", SITE, chart, "--create-namespace", *words, **where)
+
+    def _helm(self, *words: str, of: str = "alpha", namespace: str = RELEASE) -> None:
+        admin = self.clusters[of].kubeconfig("admin")
+        where = ["--namespace", namespace, "--kubeconfig", str(admin), "--no-hooks"]
         subprocess.run([program(), *words, *where], check=True, capture_output=True, text=True)
 
     def upgrade(self, **values: str) -> None:
@@ -226,7 +256,24 @@ class InstalledAdapter:
             _program(name, [sys.executable, "-m", f"services.{name}"], own, port)
             for name, port in zip(names, self._ports[2:5], strict=True)
         ]
-        return [*services, *self._adapters()]
+        return [*services, *self._adapters(), *self._executors()]
+
+    def _executors(self) -> list[Program]:
+        """Return the executor as the API server of its cluster has its pod."""
+        if not self.by_executor:
+            return []
+        path = f"/apis/apps/v1/namespaces/{SITE}/statefulsets/{SITE}-coplace-executor"
+        manager = asyncio.run(call(self.clusters["beta"], "GET", path))
+        [container] = manager["spec"]["template"]["spec"]["containers"]
+        here = {
+            **{each["name"]: each.get("value", "") for each in container["env"]},
+            **_SHARED,
+            "COPLACE_HTTP_HOST": "127.0.0.1",
+            "COPLACE_EXECUTOR_HOME_KUBECONFIG": str(self.executor_at("home")),
+            "COPLACE_EXECUTOR_KUBECONFIG": str(self.executor_at("beta")),
+        }
+        command = [sys.executable, *container["command"][1:]]
+        return [_program(EXECUTOR, command, here, self._ports[-1])]
 
     def _adapters(self) -> list[Program]:
         """Return the adapters as the API server has their pods."""
@@ -245,7 +292,7 @@ class InstalledAdapter:
         command = [sys.executable, *pod["command"][1:]]
         return [
             _program(name, command, here, port)
-            for name, port in zip(self.names, self._ports[5:], strict=True)
+            for name, port in zip(self.names, self._ports[5:-1], strict=True)
         ]
 
     @property

@@ -23,6 +23,24 @@ metadata: {{- toYaml $global | nindent 2 }}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {{ $global.name }}}
 subjects:
   - {kind: ServiceAccount, name: {{ $name }}, namespace: {{ $root.Release.Namespace }}}
+{{- $ofExecutors := $root.Files.Get "files/executor-rules.yaml" | fromYaml }}
+{{- range $values.clusters }}
+{{- with .executor }}
+{{- $there := merge (dict "namespace" . "name" "coplace-release") $metadata }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {{- toYaml $there | nindent 2 }}
+rules: {{- toYaml $ofExecutors.manager | nindent 2 }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {{- toYaml $there | nindent 2 }}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: coplace-release}
+subjects:
+  - {kind: ServiceAccount, name: {{ $name }}, namespace: {{ $root.Release.Namespace }}}
+{{- end }}
+{{- end }}
 ---
 apiVersion: v1
 kind: ConfigMap

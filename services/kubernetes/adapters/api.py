@@ -1,7 +1,6 @@
 """Jobs and records of one API server."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -10,7 +9,6 @@ from services.kubernetes.model.jobs import JobKey
 from services.kubernetes.model.queues import PLURAL as QUEUES_PLURAL
 from services.kubernetes.model.records import API_VERSION, PLURAL
 from shared.kubernetes.api import ApiServer
-from shared.kubernetes.clusters import ClusterEntry, api_client
 from shared.kueue.names import GRANTED_CHECK, PLACEMENT_MANAGER
 from shared.kueue.paths import check_path, workload_path
 from shared.kueue.workloads import WorkloadKey
@@ -85,15 +83,6 @@ class JobServer(ApiServer):
     async def delete_record(self, name: str, uid: str) -> None:
         """Delete a record."""
         await self.remove(_record(name), {"preconditions": {"uid": uid}})
-
-
-@asynccontextmanager
-async def connected(
-    cluster: ClusterEntry, refused: Callable[[str], object] = str
-) -> AsyncIterator[JobServer]:
-    """Give the API server of a cluster. Raises CannotStartError."""
-    async with api_client(cluster.name, cluster.kubeconfig, cluster.context) as client:
-        yield JobServer(cluster.name, client, refused)
 
 
 def _record(name: str) -> str:

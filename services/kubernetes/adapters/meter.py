@@ -6,12 +6,15 @@ from typing import Final
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
+from services.kubernetes.model.executor_nodes import PLURAL as EXECUTOR_NODES
 from services.kubernetes.model.queues import QueueCounts
 from services.kubernetes.model.records import PLURAL
 from services.kubernetes.model.states import QueueState
 from shared.kubernetes.meter import ApiMeter
 
 _KINDS: Final = ("jobs", "pods", "nodes", PLURAL)
+OF_EXECUTOR: Final = ("jobs", EXECUTOR_NODES)
+"""What is heard of a cluster that has an executor."""
 
 CountsByCluster = Callable[[], Mapping[str, QueueCounts]]
 

@@ -1,15 +1,21 @@
 """Notices when pods are ready and when they end."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
-from services.kubernetes.adapters.reconciler import JobReconciler
+
+class PodTaker(Protocol):
+    """Takes pods of runs; the reconciler and the executor do."""
+
+    def see_pod(
+        self, cluster: str, pod: Mapping[str, Any], *, is_removed: bool = False
+    ) -> None: ...
 
 
 class PodWatcher:
     """Has the Job looked at of which a pod is ready, has ended, or was ended by Kubernetes."""
 
-    def __init__(self, jobs: JobReconciler) -> None:
+    def __init__(self, jobs: PodTaker) -> None:
         self._jobs = jobs
 
     def replace(self, cluster: str, found: Sequence[Mapping[str, Any]]) -> None:

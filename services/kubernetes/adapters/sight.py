@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol
 
 from coplace_client.errors import UnusableError
+from services.kubernetes.model.assignments import said_of
 from services.kubernetes.model.bodies import Body
 from services.kubernetes.model.facts import JobTerms, id_of
 from services.kubernetes.model.jobs import JobKey, JobUid, KubernetesJob, identified
@@ -111,6 +112,9 @@ class JobSight:
         found, run_uid = self.mirror.at(record.run_key), record.claim.run_uid
         if run_uid and (found is None or found.uid != run_uid or not self.is_listed(found)):
             found = await self._unlisted(record.run_key, record, run_uid)
+        if found is None and record.stop is not None and record.claim.is_live and not run_uid:
+            # Before a grant is given back: another process may have created the copy.
+            found = await self.fetched(record.run_key)
         return found if found and run_uid in ("", found.uid) else None
 
     def is_listed(self, job: KubernetesJob | None) -> bool:
@@ -212,6 +216,8 @@ class JobSight:
         if record is None or not record.claim.grant:
             return SeenJob(job), record
         run = await self._run(record, job)
+        if run is not None and (said := said_of(run)) is not None:
+            return SeenJob(job, run, said.disruption, said.pods), record
         key, grant = record.run_key, record.claim.grant
         seen = self.mirror.disruption(key, grant), self.mirror.pods(key, grant)
         return SeenJob(job, run, *seen, self.mirror.workload(run)), record

@@ -36,3 +36,8 @@ COPY_OF: Final = "coplace.io/copy-of"
 """Label of a copy: the cluster where the Job that it runs for was submitted."""
 RECORD: Final = "coplace.io/record"
 """Annotation of a copy: the name of the record, in that cluster, that says so."""
+
+EXECUTOR: Final = "coplace.io/executor"
+"""Label of a Job that an executor runs: its cluster, as the executor knows it."""
+ASSIGNMENT: Final = "coplace.io/assignment"
+"""Annotation of a Job that an executor runs: the uid of its assignment in the home cluster."""

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from services.kubernetes.model.facts import JobTerms
 from services.kubernetes.model.jobs import KubernetesJob
 from services.kubernetes.model.records import KubernetesRecord
+from services.kubernetes.processor.awaited import left_s, why_not
 from services.kubernetes.processor.effects import AdmitCopy, EvictCopy, JobEffect, Otherwise
 from services.kubernetes.processor.seen import SeenJob
 from shared.kubernetes.effects import LookAgain
 from shared.kueue.names import GRANTED_CHECK
 from shared.kueue.workloads import CheckState, KueueWorkload
-
-_SECOND_US = 1_000_000
 
 
 def waits_in_kueue(copy: KubernetesJob, workload: KueueWorkload | None) -> bool:
@@ -32,26 +31,17 @@ def admitting(
 ) -> Sequence[JobEffect]:
     """Have Kueue let a copy run once it has quota for it; else decline its grant, where that cannot
     be or took too long."""
-    limit_us = round(terms.ready_within_s * _SECOND_US)
-    left_us = record.claim.at_us + limit_us - now_us if limit_us else _SECOND_US
-    if why := _why_not(copy, seen.job, record):
+    wait_s = left_s(record, terms, now_us)
+    if why := why_not(copy, seen.job, record):
         return decline(why)
-    if left_us <= 0:
+    if wait_s is not None and wait_s <= 0:
         return decline(f"Kueue did not let it run within {terms.ready_within_s:g} s")
-    later: list[JobEffect] = [LookAgain(left_us / _SECOND_US)] if limit_us else []
+    later: list[JobEffect] = [LookAgain(wait_s)] if wait_s is not None else []
     if seen.workload is None or not _is_asked(seen.workload):
         return later
     claim = record.claim
     words = f"Coplace: grant {claim.grant} at {claim.freq_ghz:g} GHz, {record.job_id}"
     return [AdmitCopy(seen.workload, words), *later]
-
-
-def _why_not(copy: KubernetesJob, job: KubernetesJob | None, record: KubernetesRecord) -> str:
-    if record.released_at_us:
-        return "the Job was released to Kubernetes"
-    if job is None or job.is_deleted:
-        return "the Job was deleted"
-    return "its copy was deleted before Kueue let it run" if copy.is_deleted else ""
 
 
 def _is_asked(workload: KueueWorkload) -> bool:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from services.kubernetes.model.jobs import JobKey, JobUid, KubernetesJob
 from services.kubernetes.model.records import KubernetesRecord
-from services.kubernetes.processor.seen import PodDisruption
+from services.kubernetes.model.run_pods import PodDisruption
 from shared.kubernetes.names import GRANT
 from shared.kubernetes.objects import condition_of, is_number, is_older, mapping_of
 from shared.kubernetes.packed import PackedStore

@@ -12,6 +12,7 @@ from coplace.v1.jobs_pb2 import JobOutcome
 from coplace_client.errors import RejectedError
 from coplace_client.facts import decline_event
 from services.kubernetes.model import bodies, records
+from services.kubernetes.model.assignments import said_of
 from services.kubernetes.model.conditions import first_conditions
 from services.kubernetes.model.facts import (
     JobTerms,
@@ -36,6 +37,14 @@ from services.kubernetes.model.names import (
     WALLTIME_S,
 )
 from services.kubernetes.model.records import KubernetesRecord, record_body
+from services.kubernetes.processor.by_executor import (
+    asking_end,
+    awaiting,
+    is_ending,
+    is_left_over,
+    may_be_taken_back,
+    waits_for_executor,
+)
 from services.kubernetes.processor.by_hand import (
     BY_HAND,
     began_by_hand,
@@ -65,6 +74,7 @@ from shared.kubernetes.facts import RunEnd
 from shared.kubernetes.names import JOB_ID
 from shared.kubernetes.pods import RunPod, all_ready_us, why_not_ready
 from shared.kubernetes.texts import shown
+from shared.kueue.workloads import KueueWorkload
 
 _OUTCOMES = {
     JobOutcome.JOB_OUTCOME_COMPLETED: "completed",
@@ -95,15 +105,17 @@ def reconcile(
 def stray(copy: KubernetesJob, record: KubernetesRecord | None) -> Sequence[JobEffect]:
     """Return what to do about a Job that is a copy, with the record that it runs for (None: there
     is none): one without a claim is deleted, and one that only says so is refused."""
-    if copy.run_end and not copy.is_taken:
-        return ()
     if record is not None and _is_run_of(copy, record):
         return ()
-    if not copy.is_taken:
+    if is_left_over(copy):
+        return [DeleteJob(copy)]
+    if copy.run_end and not copy.is_taken:
+        return ()
+    if not (copy.is_taken or said_of(copy)):
         return _refuse(copy, "metadata.labels[coplace.io/copy-of]: must not be set")
-    return (
-        [PatchJob(copy, bodies.releasing(copy), "let go")] if copy.is_deleted else [DeleteJob(copy)]
-    )
+    if copy.is_taken and copy.is_deleted:
+        return [PatchJob(copy, bodies.releasing(copy), "let go")]
+    return [DeleteJob(copy)]
 
 
 def _is_run_of(copy: KubernetesJob, record: KubernetesRecord) -> bool:
@@ -206,6 +218,11 @@ def _assumed(job: KubernetesJob, terms: JobTerms) -> Sequence[JobEffect]:
     return [NotifyUser(job, "Planned", "; ".join(words))] if words else ()
 
 
+def _is_awaited(copy: KubernetesJob, workload: KueueWorkload | None) -> bool:
+    """Return whether somebody else lets a copy run, and has not yet."""
+    return waits_for_executor(copy) or waits_in_kueue(copy, workload)
+
+
 @dataclass(frozen=True, slots=True)
 class _Running:
     """One look at a Job whose claim is live."""
@@ -227,10 +244,8 @@ class _Running:
     def _begin(self) -> Sequence[JobEffect]:
         """It is claimed, and is not known to have begun."""
         job, run, record = self.seen.job, self.seen.run, self.record
-        if run is not None and record.runs_as_copy and waits_in_kueue(run, self.seen.workload):
-            if record.stop is not None:
-                return _release_copy(run, record)
-            return admitting(run, self.seen, record, self.terms, self.now_us, self._decline)
+        if run is not None and record.runs_as_copy and _is_awaited(run, self.seen.workload):
+            return self._await(run)
         if run is not None and (record.runs_as_copy or bodies.carries(run, record)):
             return [self._begun(run)]
         if record.stop is not None:
@@ -242,6 +257,16 @@ class _Running:
         if not job.is_suspended:
             return self._decline(BY_HAND)
         return [self._copy(job)] if record.runs_as_copy else self._start(job)
+
+    def _await(self, run: KubernetesJob) -> Sequence[JobEffect]:
+        """Somebody else lets it run."""
+        record, of_executor = self.record, waits_for_executor(run)
+        if record.stop is None:
+            wait = awaiting if of_executor else admitting
+            return wait(run, self.seen, record, self.terms, self.now_us, self._decline)
+        if of_executor and not may_be_taken_back(run):
+            return asking_end(run, record, record.stop.reason)
+        return _release_copy(run, record)
 
     def _begun(self, run: KubernetesJob) -> PatchRecord:
         """Since when it runs, as far as is known: the controller's word, or this look."""
@@ -382,6 +407,8 @@ class _Running:
         record = self.record
         if evicted := evicting(self.seen.workload):
             return evicted
+        if is_ending(run):
+            return asking_end(run, record, stop.reason)
         if not run.is_suspended:
             body, informs = bodies.suspending(run), {STOP: stop.reason}
             return [PatchJob(run, body, "suspended: it has to end", record, informs)]
@@ -440,8 +467,9 @@ def _release(
 
 
 def _release_copy(copy: KubernetesJob, record: KubernetesRecord) -> Sequence[JobEffect]:
-    """One that was ended by Coplace goes, so that nobody lets it run again."""
-    if not copy.run_end and not copy.is_deleted:
+    """One that was ended by Coplace goes, so that nobody lets it run again. An assignment goes
+    after each end."""
+    if is_left_over(copy) or not (copy.run_end or copy.is_deleted):
         return [DeleteJob(copy)]
     if not copy.is_taken:
         return ()

@@ -4,17 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from services.kubernetes.model.jobs import KubernetesJob
+from services.kubernetes.model.run_pods import PodDisruption
 from shared.kubernetes.pods import RunPod
 from shared.kueue.workloads import KueueWorkload
-
-
-@dataclass(frozen=True, slots=True)
-class PodDisruption:
-    """That pods of a run were ended by Kubernetes, not by themselves; `failed_nodes` are those that
-    were lost with them."""
-
-    reason: str
-    failed_nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

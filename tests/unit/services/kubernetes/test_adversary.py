@@ -28,15 +28,24 @@ from coplace.v1.placement_pb2 import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.kubernetes.adapters import reconciler
+from services.kubernetes.adapters import executor, reconciler
+from services.kubernetes.adapters.executor import JobExecutor
 from services.kubernetes.adapters.reconciler import JobReconciler
 from services.kubernetes.adapters.releasing import JobReleaser
+from services.kubernetes.model.assignments import JobAssignment, job_shown
 from services.kubernetes.model.jobs import JobKey
-from services.kubernetes.model.names import FINALIZER, MANAGED_BY, OUTCOME, QUEUE_NAME
+from services.kubernetes.model.names import (
+    EXECUTOR,
+    FINALIZER,
+    MANAGED_BY,
+    OUTCOME,
+    QUEUE_NAME,
+)
 from services.kubernetes.model.queues import QueueCounts
 from services.kubernetes.model.states import QueueState
 from shared.kubernetes.api import ApiUnavailableError
 from shared.kubernetes.names import GRANT, JOB_ID
+from tests.support.assignments import MemoryAssignments
 from tests.support.fated_api import Fate, FatedApi, KilledError
 from tests.support.kubernetes_api import MemoryApiServer, suspended_job
 from tests.support.kueue_jobs import KueueOfJobs
@@ -44,14 +53,16 @@ from tests.unit.services.kubernetes.objects import TERMS, ended_pod
 from tests.unit.shared.kubernetes.objects import NOW_US
 
 CLUSTERS = ("alpha", "beta")
+BY = ("", "kueue", "executor")
 
 
 @pytest.fixture(autouse=True, scope="module")
 def impatient() -> Iterator[None]:
     """What is tried again is tried at once."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reconciler, "_RETRY_S", 0)
-        patch.setattr(reconciler, "_REFUSED_RETRY_S", 0)
+        for module in (reconciler, executor):
+            patch.setattr(module, "_RETRY_S", 0)
+            patch.setattr(module, "_REFUSED_RETRY_S", 0)
         yield
 
 
@@ -161,22 +172,79 @@ def has_grant(job: Any) -> bool:
 
 def is_released(job: Any) -> bool:
     """In this play nobody else takes a Job out of the queue."""
-    return QUEUE_NAME not in job["metadata"]["labels"]
+    labels = job["metadata"]["labels"]
+    return QUEUE_NAME not in labels and EXECUTOR not in labels
+
+
+class ExecutorPlay:
+    """The executor of cluster beta, with a fate of its own."""
+
+    def __init__(self, server: MemoryApiServer) -> None:
+        self.server, self.assigned, self.fate = server, MemoryAssignments("beta"), Fate()
+        self.stalled: JobExecutor | None = None
+        self.begin()
+
+    def begin(self) -> None:
+        """It starts: it lists all."""
+        home, own = FatedApi(self.assigned, self.fate), FatedApi(self.server, self.fate)
+        self.process = JobExecutor("beta", home, own, lambda: NOW_US)
+        self.relist()
+
+    def replace_process(self) -> None:
+        """Another one starts while the old one is stopped."""
+        self.stalled = self.process
+        self.begin()
+
+    def relist(self) -> None:
+        """What gaps in both watches lead to."""
+        self.seen = len(self.assigned.log), len(self.server.log)
+        self.process.replace_assignments(list(self.assigned.objects.values()))
+        own = [each for each in self.server.objects.values() if EXECUTOR in labels_of(each)]
+        self.process.replace("beta", own)
+
+    def deliver(self, most: int) -> None:
+        """Some of what both watches have."""
+        at, own_at = self.seen
+        for _, kind, each in self.assigned.log[at : at + most]:
+            is_gone = kind == "DELETED"
+            take = self.process.deleted_assignment if is_gone else self.process.changed_assignment
+            take(each)
+        for _, kind, each in self.server.log[own_at : own_at + most]:
+            if EXECUTOR in labels_of(each):
+                tell = self.process.deleted if kind == "DELETED" else self.process.changed
+                tell("beta", each)
+        self.seen = (
+            min(len(self.assigned.log), at + most),
+            min(len(self.server.log), own_at + most),
+        )
+
+    async def work(self, process: JobExecutor | None = None) -> None:
+        """It does what follows, unless it is killed."""
+        try:
+            await (process or self.process).work_off()
+        except KilledError:
+            self.begin()
+
+
+def labels_of(job: Any) -> Any:
+    return job["metadata"].get("labels") or {}
 
 
 class Play:
     """One course of everything."""
 
-    def __init__(self, draw: Callable[..., Any], *, by_kueue: bool = False) -> None:
-        """Copies on beta run as its own Kueue says, where they go `by_kueue`."""
+    def __init__(self, draw: Callable[..., Any], by: str = "") -> None:
+        """Copies on beta run as its own `kueue` says, or as its `executor` does, where they go `by`
+        these."""
         self.draw = draw
         self.now_us = NOW_US
         self.fate = Fate()
         self.servers = {each: MemoryApiServer(each) for each in CLUSTERS}
-        self.kueue = KueueOfJobs("beta", now_us=NOW_US) if by_kueue else None
+        self.kueue = KueueOfJobs("beta", now_us=NOW_US) if by == "kueue" else None
         if self.kueue is not None:
             self.servers["beta"] = self.kueue
-        self.terms = replace(TERMS, kueue_queues={"beta": "main"}) if by_kueue else TERMS
+        self.executor = ExecutorPlay(self.servers["beta"]) if by == "executor" else None
+        self.terms = replace(TERMS, kueue_queues={"beta": "main"}) if self.kueue else TERMS
         self.coplace = PlainCoplace(self.fate)
         self.stalled: JobReconciler | None = None
         self.stalled_read = 0
@@ -201,15 +269,25 @@ class Play:
 
     def begin(self) -> None:
         """A process starts: it lists all, and reads decisions from where it had committed."""
-        apis = {name: FatedApi(server, self.fate) for name, server in self.servers.items()}
-        self.manager = JobReconciler(apis, self.coplace, self.terms, lambda: self.now_us)
+        self.manager = JobReconciler(self.apis(), self.coplace, self.terms, lambda: self.now_us)
         self.seen = dict.fromkeys(CLUSTERS, 0)
         self.read = self.coplace.position
         for name in CLUSTERS:
             self.relist(name)
 
+    def apis(self) -> dict[str, Any]:
+        """What the process asks."""
+        there: dict[str, Any] = dict(self.servers)
+        if self.executor is not None:
+            there["beta"] = self.executor.assigned
+        return {name: FatedApi(server, self.fate) for name, server in there.items()}
+
     def relist(self, name: str) -> None:
         """What a gap in the watch leads to."""
+        if self.executor is not None and name == "beta":
+            self.seen[name] = len(self.executor.assigned.log)
+            self.manager.replace(name, list(self.executor.assigned.jobs()))
+            return
         server = self.servers[name]
         self.seen[name] = len(server.log)
         self.manager.replace_records(name, list(server.records.values()))
@@ -229,9 +307,15 @@ class Play:
         for key in keys:
             self.servers[name].control(key, slowly=slowly)
 
+    def log(self, name: str) -> Sequence[tuple[int, str, Any]]:
+        """What the watch of Jobs of a cluster has."""
+        if self.executor is None or name != "beta":
+            return self.servers[name].log
+        return [(at, kind, job_shown(each)) for at, kind, each in self.executor.assigned.log]
+
     def deliver(self, name: str, most: int, *, again: int = 0) -> None:
         """Some of what a watch has; some of it once more."""
-        log, begin = self.servers[name].log, max(0, self.seen[name] - again)
+        log, begin = self.log(name), max(0, self.seen[name] - again)
         end = min(len(log), self.seen[name] + most)
         for _, kind, each in log[begin:end]:
             is_gone = kind == "DELETED" or is_released(each)
@@ -307,19 +391,44 @@ class Play:
         self.fate.strikes.clear()
         for server in self.servers.values():
             server.forbids_creation = False
+        if self.executor is not None:
+            self.executor.fate.strikes.clear()
+            self.executor.assigned.forbids_creation = False
         if self.kueue is not None:
             self.kueue.kueue.quota = 100
         for _ in range(12):
             for name, server in self.servers.items():
                 self.control(name, list(server.objects))
                 self.relist(name)
+            await self.execute()
             await self.manager.work_off()
             await self.obey(len(self.coplace.decisions))
+
+    async def execute(self) -> None:
+        """The executor sees what there is, and does what follows."""
+        if self.executor is not None:
+            self.executor.relist()
+            await self.executor.work()
+
+    def check_assignments(self) -> None:
+        """What runs by the executor is assigned, and nothing is left of what is over."""
+        assert self.executor is not None
+        live = {each.run_key for each in self.manager.mirror.records() if each.claim.is_live}
+        assigned = {
+            JobAssignment.parse("beta", r).key: r for r in self.executor.assigned.objects.values()
+        }
+        assert assigned.keys() <= live, assigned
+        for key, each in self.servers["beta"].objects.items():
+            if EXECUTOR in labels_of(each) and self.servers["beta"].runs(key):
+                is_released = FINALIZER not in each["metadata"]["finalizers"]
+                assert key in assigned or is_released, each
 
     def check_rest(self) -> None:
         """Every grant that was not seized has its answer, and what ended was published and let
         go."""
         told = self.coplace.answers
+        if self.executor is not None:
+            self.check_assignments()
         for job_id in self.coplace.holders:
             assert (job_id, self.coplace.grants[job_id]) in told
         for server in self.servers.values():
@@ -340,6 +449,8 @@ class Play:
 
 
 async def submit(play: Play, name: str) -> None:
+    """Of a cluster with an executor its own Jobs are none of ours."""
+    name = "alpha" if play.executor else name
     server = play.servers[name]
     if len(server.log) < 40:
         managed: dict[str, Any] = {"managedBy": MANAGED_BY} if play.draw(st.booleans()) else {}
@@ -381,7 +492,12 @@ async def evict(play: Play, name: str) -> None:
     """A pod of what runs is ended by Kubernetes."""
     if (key := play.some_job(name)) and play.servers[name].runs(key):
         labels = play.servers[name].objects[key]["spec"]["template"]["metadata"]["labels"]
-        play.manager.see_pod(name, ended_pod(key.name, labels))
+        pod = ended_pod(key.name, labels)
+        if play.executor and name == "beta":
+            play.executor.process.see_pod(name, pod)
+            await play.executor.work()
+            return
+        play.manager.see_pod(name, pod)
         await play.manager.work_off()
 
 
@@ -426,6 +542,7 @@ async def all_goes_on(play: Play, name: str) -> None:
     for cluster, server in play.servers.items():
         play.control(cluster, list(server.objects))
         play.relist(cluster)
+    await play.execute()
     await play.manager.work_off()
     await play.obey(2)
 
@@ -445,8 +562,7 @@ async def go_on_stalled(play: Play, name: str) -> None:
 
 async def release_all(play: Play, name: str) -> None:
     """An operator gives the Jobs of the queue back, once or until nothing waits."""
-    apis = {name: FatedApi(server, play.fate) for name, server in play.servers.items()}
-    releaser = JobReleaser(apis, TERMS, lambda: NOW_US)
+    releaser = JobReleaser(play.apis(), TERMS, lambda: NOW_US)
     with suppress(ApiUnavailableError):
         await releaser.look_at_all()
 
@@ -460,12 +576,49 @@ async def strike(play: Play, name: str) -> None:
 
 async def forbid(play: Play, name: str) -> None:
     play.servers[name].forbids_creation = play.draw(st.booleans())
+    if play.executor is not None and name == "beta":
+        play.executor.assigned.forbids_creation = play.draw(st.booleans())
+
+
+async def watch_of_executor(play: Play, name: str) -> None:
+    if play.executor is not None:
+        play.executor.deliver(play.draw(st.integers(1, 5)))
+        await play.executor.work()
+
+
+async def gap_of_executor(play: Play, name: str) -> None:
+    await play.execute()
+
+
+async def strike_executor(play: Play, name: str) -> None:
+    """Something goes wrong at one of its next calls."""
+    if play.executor is not None:
+        what = ["killed before", "killed after", "cut before", "cut after"]
+        at = play.executor.fate.calls + play.draw(st.integers(1, 4))
+        play.executor.fate.strikes[at] = play.draw(st.sampled_from(what))
+
+
+async def stall_executor(play: Play, name: str) -> None:
+    if play.executor is not None:
+        play.executor.replace_process()
+
+
+async def go_on_stalled_executor(play: Play, name: str) -> None:
+    if play.executor is not None and play.executor.stalled is not None:
+        await play.executor.work(play.executor.stalled)
+
+
+async def kill_executor(play: Play, name: str) -> None:
+    if play.executor is not None:
+        play.executor.begin()
 
 
 KINDS = [
     *(submit, watch, watch, gap, control, control, finish, finish, delete, suspend_by_hand, evict),
     evict_by_kueue,
     *(let_run_by_hand, decide, decide, ask_back, cancel, act, obey, obey, strike, forbid, stall),
+    *(watch_of_executor, watch_of_executor, watch_of_executor, gap_of_executor, strike_executor),
+    *(stall_executor, go_on_stalled_executor, kill_executor),
     *(release_all, go_on_stalled, all_goes_on, all_goes_on, all_goes_on, all_goes_on),
 ]
 
@@ -480,19 +633,19 @@ async def course(play: Play, steps: int) -> None:
     play.check_rest()
 
 
-@pytest.mark.parametrize("by_kueue", [False, True])
+@pytest.mark.parametrize("by", BY)
 @given(data=st.data(), steps=st.integers(1, 60))
 @settings(max_examples=25, deadline=None)
 def test_no_grant_starts_twice_or_after_it_was_declined_and_every_end_is_reported(
-    data: st.DataObject, steps: int, *, by_kueue: bool
+    data: st.DataObject, steps: int, by: str
 ) -> None:
-    asyncio.run(course(Play(data.draw, by_kueue=by_kueue), steps))
+    asyncio.run(course(Play(data.draw, by), steps))
 
 
-@pytest.mark.parametrize("by_kueue", [False, True])
-async def test_the_play_is_about_jobs_that_start_here_and_elsewhere(*, by_kueue: bool) -> None:
+@pytest.mark.parametrize("by", BY)
+async def test_the_play_is_about_jobs_that_start_here_and_elsewhere(by: str) -> None:
     """Else the property would hold of nothing."""
-    play = Play(lambda _strategy: True, by_kueue=by_kueue)
+    play = Play(lambda _strategy: True, by)
     key = play.servers["alpha"].submit(suspended_job("lu"))
     play.servers["alpha"].submit(suspended_job("mg"))
     await play.settle()

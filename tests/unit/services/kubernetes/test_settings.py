@@ -56,3 +56,28 @@ def test_a_file_that_cannot_be_right_names_what_is_wrong(
 def test_a_missing_variable_is_named() -> None:
     with pytest.raises(WrongSettingsError, match="COPLACE_KUBERNETES_SITE"):
         KubernetesSettings()
+
+
+BETA = ALPHA.replace("alpha", "beta").replace("}", ", executor: site-beta}")
+
+
+def test_a_cluster_may_have_an_executor_in_place_of_a_kubeconfig(tmp_path: Path) -> None:
+    alpha, beta = clusters_of(written(tmp_path, ALPHA, BETA))
+    assert (alpha.executor, beta.executor) == ("", "site-beta")
+
+
+@pytest.mark.parametrize(
+    ("clusters", "words"),
+    [
+        ([BETA], "clusters.0.executor: the first cluster keeps the assignments"),
+        ([ALPHA, BETA, BETA.replace("beta,", "gamma,")], "executor: site-beta is of two clusters"),
+        ([ALPHA, BETA.replace("}", ", context: b}")], "context must not be set beside executor"),
+        ([ALPHA, BETA.replace("}", ", kueue_queue: q}")], "kueue_queue must not be set beside"),
+        ([ALPHA, BETA.replace("site-beta", "Site_Beta")], "clusters.1.executor: "),
+    ],
+)
+def test_an_executor_that_cannot_be_right_is_named(
+    tmp_path: Path, clusters: list[str], words: str
+) -> None:
+    with pytest.raises(WrongSettingsError, match=words):
+        clusters_of(written(tmp_path, *clusters))

@@ -65,6 +65,7 @@ async def test_one_that_never_was_renewed_is_silent_too() -> None:
     now[0] = 61
     await watch.look()
     assert watch.is_silent
+    assert not watch.was_renewed
 
 
 async def test_while_nobody_can_know_it_counts_anew() -> None:

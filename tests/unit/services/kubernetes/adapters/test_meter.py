@@ -4,7 +4,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from services.kubernetes.adapters.api import JOBS
-from services.kubernetes.adapters.meter import KubernetesMeter
+from services.kubernetes.adapters.meter import OF_EXECUTOR, KubernetesMeter
 from services.kubernetes.model.queues import QueueCounts
 from services.kubernetes.model.records import KubernetesRecord
 from services.kubernetes.model.states import QueueState, queue_state
@@ -42,6 +42,14 @@ def test_an_api_server_is_silent_until_it_says_something_of_these_objects() -> N
     found = exported(telemetry)
     assert 'coplace_kubernetes_silence_seconds{cluster="alpha",objects="jobs"} 5.0' in found
     assert 'coplace_kubernetes_silence_seconds{cluster="alpha",objects="pods"} 65.0' in found
+
+
+def test_of_a_cluster_with_an_executor_other_objects_are_heard() -> None:
+    telemetry, meter, _ = metered()
+    meter.begin("beta", OF_EXECUTOR)
+    found = "\n".join(exported(telemetry))
+    assert 'silence_seconds{cluster="beta",objects="executornodes"}' in found
+    assert 'silence_seconds{cluster="beta",objects="pods"}' not in found
 
 
 def test_what_never_happened_is_counted_as_none() -> None:

@@ -31,12 +31,15 @@ class Told:
 
     def __init__(self) -> None:
         self.kinds: list[str] = []
+        self.outcomes: list[int] = []
         self.refusal = ""
 
     async def tell(self, event: Envelope) -> None:
         if self.refusal:
             raise FactRefusedError(self.refusal)
         self.kinds.append(event.WhichOneof("payload") or "")
+        if event.HasField("job_finished"):
+            self.outcomes.append(event.job_finished.outcome)
 
 
 def decided(verdict: Any, cluster: str = "alpha", grant: int = 1, **how: Any) -> PlacementDecided:

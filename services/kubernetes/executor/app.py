@@ -1,0 +1,99 @@
+"""Composition root of the executor."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Final
+
+import structlog
+
+from coplace_client.errors import UnusableError
+from services.kubernetes.adapters.api import JOBS, JobServer
+from services.kubernetes.adapters.assigned import MISSING, SILENT_S
+from services.kubernetes.adapters.executor import AssignmentWatcher, JobExecutor
+from services.kubernetes.adapters.executor_nodes import NodeMirror
+from services.kubernetes.adapters.home import HomeServer
+from services.kubernetes.adapters.pods import PodWatcher
+from services.kubernetes.executor.settings import ExecutorSettings
+from services.kubernetes.model.names import EXECUTOR
+from shared.kubernetes.api import NODES, PODS, ApiServer, Trim
+from shared.kubernetes.clusters import api_client
+from shared.kubernetes.names import GRANT
+from shared.kubernetes.nodes import trimmed_node
+from shared.kubernetes.objects import unmanaged
+from shared.kubernetes.other_pods import SELECTOR as OTHER_PODS
+from shared.kubernetes.other_pods import trimmed_other_pod
+from shared.kubernetes.pods import trimmed_pod
+from shared.kubernetes.reflector import ObjectWatcher, reflect
+from shared.process.clock import process_clock
+from shared.process.life import Process, run_process
+
+NAME: Final = "kubernetes-executor"
+_RENEWS_EVERY_S: Final = 5.0
+
+log = structlog.get_logger(__name__)
+
+
+async def serve(process: Process) -> None:
+    """Run assignments until the process shall stop."""
+    own = ExecutorSettings()
+    async with AsyncExitStack() as opened:
+        away = api_client("home", own.home_kubeconfig, own.home_context)
+        home = HomeServer(own.cluster, await opened.enter_async_context(away), own.namespace)
+        here = api_client(own.cluster, own.kubeconfig, own.context)
+        jobs = JobServer(own.cluster, await opened.enter_async_context(here))
+        await process.run_until_stopped(NAME, _run(process, own, home, jobs))
+
+
+async def _run(process: Process, own: ExecutorSettings, home: HomeServer, here: JobServer) -> None:
+    """Learn what is assigned and what runs, then do what follows."""
+    executor = JobExecutor(own.cluster, home, here, process_clock().now_us)
+    nodes = NodeMirror(home)
+    async with asyncio.TaskGroup() as tasks:
+        watched, waits = partial(_watched, tasks), process.readiness.wait_for
+        waits("the assignments: does the home cluster have the kind JobAssignment?")
+        assigned = AssignmentWatcher(executor)
+        await watched(home, home.assignments, "", assigned, unmanaged, MISSING)
+        waits("the Jobs, pods and nodes of its own cluster")
+        await watched(here, JOBS, f"{EXECUTOR}={own.cluster}", executor, unmanaged)
+        await watched(here, PODS, GRANT, PodWatcher(executor), trimmed_pod)
+        await watched(here, PODS, OTHER_PODS, nodes.others, trimmed_other_pod)
+        node = partial(trimmed_node, has_labels=True)
+        await watched(here, NODES, own.node_selector, nodes, node)
+        process.readiness.ready()
+        tasks.create_task(nodes.run())
+        tasks.create_task(_renew(home, here))
+        for _ in range(own.workers):
+            tasks.create_task(executor.work())
+
+
+async def _renew(home: HomeServer, here: ApiServer) -> None:
+    """Say in the home cluster that this one answers, until cancelled."""
+    while True:
+        try:
+            await here.answer()
+            await home.renew(round(SILENT_S))
+        except UnusableError as error:
+            log.warning("lease not renewed", problem=str(error))
+        await asyncio.sleep(_RENEWS_EVERY_S)
+
+
+async def _watched(
+    tasks: asyncio.TaskGroup,
+    api: ApiServer,
+    path: str,
+    selector: str,
+    watcher: ObjectWatcher,
+    trim: Trim,
+    if_missing: str = "",
+) -> None:
+    """Return when all objects are known; they are followed from then on."""
+    listed = asyncio.Event()
+    following = reflect(api, path, selector, watcher, listed.set, if_missing=if_missing, trim=trim)
+    tasks.create_task(following)
+    await listed.wait()
+
+
+def main() -> None:
+    """Run the process."""
+    run_process(NAME, serve)

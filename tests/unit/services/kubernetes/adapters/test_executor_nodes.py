@@ -1,0 +1,123 @@
+"""What an executor reports of nodes is what the home cluster declares."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from services.kubernetes.adapters.executor_nodes import NodeMirror, ReportedNodes
+from services.kubernetes.model.executor_nodes import difference
+from shared.kubernetes.api import ApiMissingError
+from shared.kubernetes.node_reporter import NodeReporter
+from shared.kubernetes.nodes import trimmed_node
+from shared.kubernetes.other_pods import trimmed_other_pod
+from tests.support.kubernetes_api import Object, merged
+from tests.unit.shared.kubernetes.objects import NOW_US, TRAITS, node
+from tests.unit.shared.kubernetes.test_node_reporter import Coplace
+
+
+class Home:
+    """What was reported."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Object] = {}
+        self.writes: list[str] = []
+
+    async def nodes(self) -> Sequence[Mapping[str, Any]]:
+        return list(self.objects.values())
+
+    async def create_node(self, body: Mapping[str, Any]) -> Object:
+        name = body["metadata"]["name"]
+        self.writes.append(f"create {name}")
+        return self.objects.setdefault(name, dict(body))
+
+    async def patch_node(self, name: str, body: Mapping[str, Any]) -> Object:
+        self.writes.append(f"patch {name}")
+        self.objects[name] = merged(self.objects[name], body)
+        return self.objects[name]
+
+    async def delete_node(self, name: str) -> None:
+        self.writes.append(f"delete {name}")
+        if self.objects.pop(name, None) is None:
+            raise ApiMissingError(name)
+
+
+def seen(name: str, version: str = "1", **labels: str) -> Mapping[str, Any]:
+    metadata = {"labels": labels, "resourceVersion": version}
+    return trimmed_node(node(name, metadata=metadata), has_labels=True)
+
+
+def other_pod(name: str, at: str) -> Mapping[str, Any]:
+    requests = {"cpu": "1500m", "memory": "1Gi"}
+    spec = {"nodeName": at, "containers": [{"resources": {"requests": requests}}]}
+    return trimmed_other_pod({"metadata": {"name": name, "uid": name}, "spec": spec})
+
+
+async def test_nodes_are_reported_once_and_changed_where_they_changed() -> None:
+    home = Home()
+    mirror = NodeMirror(home)
+    mirror.replace("beta", [seen("n1", zone="a"), seen("n2")])
+    await mirror.report()
+    mirror.changed("beta", seen("n1", "2", zone="a"))  # its kubelet has written
+    await mirror.report()
+    assert home.writes == ["create n1", "create n2"]
+    mirror.changed("beta", seen("n1", "3", rack="7"))
+    mirror.deleted("beta", seen("n2"))
+    await mirror.report()
+    assert home.writes[2:] == ["patch n1", "delete n2"]
+    assert home.objects["n1"]["spec"]["node"]["metadata"]["labels"] == {"rack": "7"}
+
+
+async def test_a_process_that_begins_anew_writes_what_is_other_alone() -> None:
+    home = Home()
+    first = NodeMirror(home)
+    first.replace("beta", [seen("n1"), seen("n2"), seen("n3")])
+    await first.report()
+    mirror = NodeMirror(home)
+    mirror.replace("beta", [seen("n1"), seen("n2", gpu="yes")])
+    await mirror.report()
+    assert home.writes[3:] == ["patch n2", "delete n3"]
+    del home.objects["n2"]
+    mirror.replace("beta", [seen("n1")])
+    await mirror.report()
+    assert list(home.objects) == ["n1"]
+
+
+async def test_the_home_cluster_declares_what_was_reported() -> None:
+    home, coplace = Home(), Coplace()
+    mirror = NodeMirror(home)
+    mirror.others.changed("beta", other_pod("p", "n1"))
+    mirror.replace("beta", [seen("n1"), seen("n2")])
+    await mirror.report()
+    reporter = NodeReporter(TRAITS, coplace, coplace, lambda: NOW_US)
+    nodes = ReportedNodes(reporter)
+    nodes.replace("beta", [])  # its executor has not begun
+    nodes.replace("beta", list(home.objects.values()))
+    await reporter.declare()
+    declared = coplace.events[0].cluster_declared
+    assert (declared.nodes, declared.cores_per_node) == (2, 36)
+    assert {each.millicores_per_node for each in declared.node_classes} == {34_500, 0}
+    mirror.deleted("beta", seen("n2"))
+    mirror.others.deleted("beta", other_pod("p", "n1"))
+    gone = home.objects["n2"]
+    await mirror.report()
+    nodes.deleted("beta", gone)
+    nodes.changed("beta", home.objects["n1"])
+    await reporter.publish_out()
+    await reporter.declare()
+    assert coplace.events[1].nodes_drained.reason == "the node was deleted"
+    assert not coplace.events[2].cluster_declared.node_classes[0].millicores_per_node
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({}, {"a": {"b": 1}}),
+        ({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"c": 4}}),
+        ({"a": {"b": 1}}, {"a": 1}),
+        ({"a": [1]}, {"a": [1, {"b": 2}]}),
+    ],
+)
+def test_a_difference_makes_one_object_of_another(before: Object, after: Object) -> None:
+    assert merged(before, difference(before, after)) == after
+    assert not difference(after, after)
