@@ -70,9 +70,12 @@ def charged(deployment: Deployment, kubelets: Watched, found: Round) -> int:
     """Print how charges differ from what the nodes saw; how many differ. What Coplace has no say on
     is charged nothing."""
     runs: dict[str, list[float]] = {}
+    charged_su = 0.0
     for each in KafkaTopics(deployment).topic(_CHARGES):
         if isinstance(each.payload, ChargeMade):
-            runs.setdefault(name_in(each.payload.job_id), []).append(each.payload.runtime_s)
+            name = name_in(each.payload.job_id)
+            runs.setdefault(name, []).append(each.payload.runtime_s)
+            charged_su += float(each.payload.price_su) if name in found.submitted else 0.0
     wrong = 0
     for name in found.wait_s:
         ready, ended = kubelets.ready[name], kubelets.ended.get(name, {})
@@ -89,6 +92,7 @@ def charged(deployment: Deployment, kubelets: Watched, found: Round) -> int:
             kind = found.submitted[name][0].kind
             print(f"{name}, a {kind}: ran {real} s, charged {told}; ready {ready}, ended {ended}")
     print(f"{found.queue}: charges other than what ran: {wrong} of {len(found.wait_s)}")
+    print(f"{found.queue}: charged {charged_su:.2f} service units")
     return wrong
 
 
