@@ -54,7 +54,7 @@ from tests.kueue.region import charged, programs, region
 from tests.kueue.relay import Relay
 from tests.kueue.report import interval, print_all, print_round
 from tests.kueue.rounds import Admissions, Player, Round
-from tests.kueue.ways_out import release, upgrade
+from tests.kueue.ways_out import HEARD_S, release, upgrade
 
 _DISPATCHERS: Final = {
     "plain": "kueue.x-k8s.io/multikueue-dispatcher-all-at-once",
@@ -164,6 +164,7 @@ class MultiKueue:
         rng, told = Random(self.arguments.seed), self.arguments
         words = ("coplace", "kill0", 31, told.rate, told.others)
         playing = asyncio.create_task(self.round(*words))
+        coming_back = list[asyncio.Task[tuple[float, float]]]()
         already = len(self.player.admissions.first_s)
         for after in sorted(rng.sample(range(1, told.others), told.kills)):
             least = already + after
@@ -174,11 +175,19 @@ class MultiKueue:
             who = rng.choice(("adapter", self.manager.name, *WORKERS))
             if who == "adapter":
                 await asyncio.to_thread(self.servers.kill, "kueue")
+                coming_back.append(asyncio.create_task(self._back(time.time())))
             else:
                 all_of = {each.name: each for each in (self.manager, *self.workers)}
                 await asyncio.to_thread(all_of[who].restart_kueue)
             print(f"killed {who} after {after} admissions", flush=True)
-        return await playing
+        found = await playing
+        found.away += [await each for each in coming_back]
+        return found
+
+    async def _back(self, since_s: float) -> tuple[float, float]:
+        """From when to when no adapter saw anything: one was killed."""
+        await asyncio.to_thread(self.servers.wait_ready, "kueue")
+        return since_s - HEARD_S, time.time()
 
     async def what_may_happen(self) -> list[Round]:
         """Play what was asked for: a cap, a cut, kills, an upgrade, and the way out at last."""

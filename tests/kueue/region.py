@@ -17,6 +17,7 @@ from deploy.local.servers import LocalServers
 from shared.kubernetes.objects import time_us
 from shared.process.settings import Settings
 from shared.streams.on_kafka.deployment import Deployment
+from tests.kueue.kinds import POD_GROUP
 from tests.kueue.rounds import Round, Watched, name_in
 
 NAME: Final = "kueue"
@@ -98,6 +99,8 @@ def charged(deployment: Deployment, kubelets: Watched, found: Round) -> int:
 
 def _late_s(kubelets: Watched, found: Round, name: str) -> float:
     """Return for how long after its end nobody was there who could see it, s."""
-    since_s, until_s = found.away
+    if found.submitted[name][0].kind == POD_GROUP:
+        return 0.0
     ended_s = max(kubelets.ended_s.get(name, {}).values(), default=0.0)
-    return until_s - ended_s if since_s <= ended_s <= until_s else 0.0
+    unseen = (until_s - ended_s for since_s, until_s in found.away if since_s <= ended_s <= until_s)
+    return max(unseen, default=0.0)
