@@ -2,8 +2,9 @@
 
 Usage: python -m lab.benchmarks.workload_memory [WORKLOADS [NODES]]
 
-Objects come as an API server sends them, one after the other, and go where watches put them. There
-is no server, and nobody is published to. Memory is the resident set of this process, MiB.
+Objects come as an API server sends them: Workloads one after the other, nodes in a list of pages.
+They go where watches put them. There is no server, and nobody is published to. Memory is the
+resident set of this process, MiB.
 """
 
 import asyncio
@@ -22,9 +23,11 @@ from services.kueue.adapters.reconciler import ClustersKnown, WorkloadReconciler
 from services.kueue.model.facts import KueueTerms, submission_of
 from services.kueue.model.records import WorkloadRecord, recording
 from services.kueue.processor.seen import WaitLimit
+from shared.kubernetes.api import PAGE
 from shared.kubernetes.explained_wait import ExplainedWait
 from shared.kubernetes.node_reporter import NodeReporter
 from shared.kubernetes.nodes import NodeTraits, trimmed_node
+from shared.kubernetes.packed import PackedObjects, pack
 from shared.kueue.workloads import trimmed
 
 _CLUSTER: Final = "alpha"
@@ -78,7 +81,7 @@ async def main(workloads: int = 10_000, nodes: int = 5_000) -> None:
         reconciler.see_record(_CLUSTER, _sent(recording(each, record)))
     _row("and their records")
     reporter = NodeReporter(_TRAITS, nobody, nobody, lambda: 1)
-    reporter.replace(_CLUSTER, [trimmed_node(_sent(_node(number))) for number in range(nodes)])
+    reporter.replace(_CLUSTER, _listed_nodes(nodes))
     await reporter.declare()
     _row(f"and {nodes:,} nodes")
 
@@ -90,6 +93,16 @@ def _row(what: str) -> None:
 def _sent(body: Mapping[str, Any]) -> Any:
     """Return an object with strings of its own, as one that was read has."""
     return orjson.loads(orjson.dumps(body))
+
+
+def _listed_nodes(count: int) -> PackedObjects:
+    """Return what is kept of a list, of which a page is read as a whole."""
+    kept = list[bytes]()
+    for first in range(0, count, PAGE):
+        page = range(first, min(first + PAGE, count))
+        found = orjson.loads(b"[%b]" % b",".join(orjson.dumps(_node(number)) for number in page))
+        kept += (pack(trimmed_node(each)) for each in found)
+    return PackedObjects(kept)
 
 
 def _workload(number: int) -> Mapping[str, Any]:

@@ -24,7 +24,8 @@ _MERGE_PATCH: Final = "application/merge-patch+json"
 _APPLY_PATCH: Final = "application/apply-patch+yaml"
 _CALL_S: Final = 30.0
 _CALL: Final = aiohttp.ClientTimeout(total=_CALL_S)
-_PAGE: Final = 500
+PAGE: Final = 100
+"""How many objects of a list are read at once: whole ones fill a memory."""
 _WATCH_S: Final = 300
 _QUIET_S: Final = 60.0
 _SAID: Final = 400
@@ -110,7 +111,7 @@ class ApiServer:
     ) -> tuple[Sequence[Mapping[str, Any]], str]:
         """List what is kept of all objects that a selector chooses, and the version from which to
         watch."""
-        query = {"labelSelector": selector, "limit": str(_PAGE)}
+        query = {"labelSelector": selector, "limit": str(PAGE)}
         items = list[bytes]()
         while True:
             page = await self._json("GET", path, query=query)

@@ -17,11 +17,11 @@ from shared.kubernetes.facts import FactTaker
 from shared.kubernetes.node_terms import terms_of
 from shared.kubernetes.nodes import (
     NodeTraits,
+    age_of,
     cluster_declared,
     declaration,
     drain,
     hostname,
-    in_order,
     is_worker,
     node_name,
     require_readable,
@@ -30,6 +30,7 @@ from shared.kubernetes.nodes import (
 )
 from shared.kubernetes.objects import mapping_of
 from shared.kubernetes.other_pods import OtherPods
+from shared.kubernetes.packed import PackedObjects, pack, unpack
 from shared.kubernetes.tolerations import Tolerations
 
 # Nodes that change together are published together.
@@ -65,8 +66,8 @@ class NodeReporter:
         self._odd, self._asked = odd, asked
         self._traits, self._facts, self._placement = traits, facts, placement
         self._now_us, self._source = now_us, f"{traits.site}/{traits.cluster}"
-        self._there: dict[str, _Node] = {}
-        self._known: dict[str, _Node] = {}
+        self._there: dict[str, bytes] = {}
+        self._known: dict[str, bytes] = {}
         self._declared: ClusterDeclared | None = None
         self._out: dict[str, str] | None = None
         self._tolerated: frozenset[Tolerations] = frozenset()
@@ -83,13 +84,17 @@ class NodeReporter:
 
     def replace(self, cluster: str, found: Sequence[_Node]) -> None:
         """Replace what is known by a list of all nodes."""
-        self._there = {node_name(node): node for node in found if self._is_readable(node)}
+        self._there = {node_name(node): pack(node) for node in found if self._is_readable(node)}
         self._changed.set()
 
     def changed(self, cluster: str, found: _Node) -> None:
-        """Note that a node is new, or has changed."""
-        if self._is_readable(found):
-            self._there[node_name(found)] = found
+        """Note that a node is new, or has changed in what is read of it: each kubelet writes every
+        few minutes that it lives."""
+        if not self._is_readable(found):
+            return
+        name, packed = node_name(found), pack(found)
+        if self._there.get(name) != packed:
+            self._there[name] = packed
             self._changed.set()
 
     def deleted(self, cluster: str, found: _Node) -> None:
@@ -118,11 +123,9 @@ class NodeReporter:
             terms = {term for features, *_ in wanted for term in terms_of(features)}
             partitions = {each for _, *names in wanted for each in names}
             self._tolerated = frozenset(filter(None, map(Tolerations.parse, partitions)))
-            self._known |= {
-                node_name(n): n for n in in_order(self._there.values()) if self._is_part(n)
-            }
-            self.hostnames = {name: hostname(node) for name, node in self._known.items()}
-            nodes = list(self._known.values())
+            self._known |= {name: self._there[name] for name in self._parts()}
+            nodes = PackedObjects(list(self._known.values()))
+            self.hostnames = {node_name(node): hostname(node) for node in nodes}
             taken = self.others.by_node()
             found = cluster_declared(nodes, self._traits, terms, self._tolerated, taken)
             if found != self._declared:
@@ -183,13 +186,19 @@ class NodeReporter:
             return False
         return True
 
+    def _parts(self) -> list[str]:
+        """The nodes of the cluster that are there, the oldest first."""
+        there = map(unpack, self._there.values())
+        return [name for _, name in sorted(age_of(node) for node in there if self._is_part(node))]
+
     def _is_part(self, node: _Node) -> bool:
         return is_worker(node, self._tolerated) or node_name(node) in self._known
 
     def _why_out(self, name: str) -> str:
-        node = self._there.get(name)
-        if node is None:
+        packed = self._there.get(name)
+        if packed is None:
             return _GONE
+        node = unpack(packed)
         return why_out(node) if is_worker(node, self._tolerated) else "tainted in Kubernetes"
 
     async def _drained_by(self) -> dict[str, str]:

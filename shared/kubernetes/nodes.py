@@ -38,7 +38,7 @@ _PODS_OF_KUBELETS: Final = Fraction(110)
 PodAmounts = Mapping[str, Fraction]
 _READY: Final = "Ready"
 _READ: Final[Mapping[str, tuple[str, ...]]] = {
-    "metadata": ("name", "uid", "creationTimestamp", "deletionTimestamp", "resourceVersion"),
+    "metadata": ("name", "creationTimestamp", "deletionTimestamp"),
     "spec": ("taints", "unschedulable"),
     "status": ("allocatable", "conditions"),
 }
@@ -139,11 +139,10 @@ def is_worker(node: Mapping[str, Any], tolerated: Iterable[Tolerations] = ()) ->
     return not taints or any(each.allow(taints) for each in tolerated)
 
 
-def in_order(nodes: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Sort nodes, the oldest first, so that a new node changes no other's index."""
-    return sorted(
-        nodes, key=lambda node: (node["metadata"]["creationTimestamp"], node["metadata"]["name"])
-    )
+def age_of(node: Mapping[str, Any]) -> tuple[str, str]:
+    """Return a key that sorts nodes, the oldest first, so that a new one changes no other's index;
+    last in it is the node's name."""
+    return node["metadata"]["creationTimestamp"], node_name(node)
 
 
 def cluster_declared(
@@ -166,7 +165,7 @@ def cluster_declared(
         _NodeLeft.read(has, cores, taken.get(node_name(node), {}), names)
         for node, has, names in zip(nodes, told, features, strict=True)
     ]
-    placed = few_classes(list(zip(nodes, _fewer(kinds), strict=True)))
+    placed = few_classes(list(zip(map(node_name, nodes), _fewer(kinds), strict=True)))
     declared = ClusterDeclared(
         cluster=traits.cluster,
         site=traits.site,
@@ -181,7 +180,7 @@ def cluster_declared(
         architecture=traits.architecture,
         # Kubernetes gives pods cores of nodes on which others have cores, whoever these are.
         shares_unpredicted=True,
-        node_names=fold(node_name(node) for node, _ in placed),
+        node_names=fold(name for name, _ in placed),
     )
     declared.node_classes.extend(_classes((kind for _, kind in placed), traits))
     declared.partitions.extend(_partitions(nodes, list(tolerated)))

@@ -19,6 +19,8 @@ RECALLED: Final = "coplace.io/recalled"
 """Annotation of a Workload: the newest grant that was recalled from a cluster."""
 WORKLOAD: Final = "coplace.io/workload"
 """Label of pods: the uid of the Workload that they are of."""
+POD_GROUP: Final = "kueue.x-k8s.io/pod-group-name"
+"""Label of pods that a user created: the group that they are, and its Workload."""
 APP: Final = "coplace.io/app"
 """Label of pods: the application that they run, such as lu.C."""
 

@@ -129,7 +129,7 @@ def trimmed(fields: Mapping[str, Any]) -> Mapping[str, Any]:
         **_only(metadata, _METADATA),
         "labels": _only(labels, (ORIGIN, APP)),
         "annotations": _only(texts_of(metadata.get("annotations")), (RECALLED,)),
-        "ownerReferences": [_only(each, ("name", "uid")) for each in owners],
+        "ownerReferences": [_only(each, ("kind", "name", "uid")) for each in owners],
     }
     asked = {**_only(spec, _SPEC), "podSets": sets}
     return {"metadata": own, "spec": asked, "status": _trimmed_status(fields.get("status"))}
@@ -232,8 +232,13 @@ class KueueWorkload(ApiObject):
 
     @property
     def owner(self) -> Mapping[str, str]:
-        """Return the name and the uid of the object that it is of; none where it has no owner."""
+        """Return kind, name and uid of the object that it is of; none where it has no owner."""
         return next(map(texts_of, mappings_of(self.metadata.get("ownerReferences"))), {})
+
+    @property
+    def is_of_pods(self) -> bool:
+        """Return whether its user created its pods, as a group of the name of the Workload."""
+        return self.owner.get("kind") == "Pod"
 
     @property
     def owner_name(self) -> str:

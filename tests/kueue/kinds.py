@@ -23,7 +23,8 @@ OF: Final = "coplace-test/of"
 """Annotation of pods: the Workload that they are of."""
 SHAPES: Final = ((1, 1), (1, 4), (2, 2), (4, 1))
 """Pods, and the cores of each."""
-KINDS: Final = ("Job", "Indexed Job", "JobSet", "pod group", "Job of a CronJob", "PyTorchJob")
+POD_GROUP: Final = "pod group"
+KINDS: Final = ("Job", "Indexed Job", "JobSet", POD_GROUP, "Job of a CronJob", "PyTorchJob")
 
 
 @dataclass(frozen=True, slots=True)

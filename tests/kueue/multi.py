@@ -54,7 +54,7 @@ from tests.kueue.region import charged, programs, region
 from tests.kueue.relay import Relay
 from tests.kueue.report import interval, print_all, print_round
 from tests.kueue.rounds import Admissions, Player, Round
-from tests.kueue.ways_out import release, upgrade
+from tests.kueue.ways_out import HEARD_S, release, upgrade
 
 _DISPATCHERS: Final = {
     "plain": "kueue.x-k8s.io/multikueue-dispatcher-all-at-once",
@@ -62,6 +62,7 @@ _DISPATCHERS: Final = {
 }
 _TURNS: Final = ("plain", "coplace")
 _OWN_QUEUES: Final = ("coplace", "upgrade", "release")
+_JOULES_A_KWH: Final = 3.6e6
 _LEARN_S: Final = 10.0
 _WITHIN_S: Final = 120.0
 _CUT: Final = "beta"
@@ -97,15 +98,16 @@ class MultiKueue:
         """Play one turn; the later turn of a queue is with other Workloads than its first."""
         await self.dispatched_by(queue)
         seed = self.arguments.seed + number // len(_TURNS)
-        found = await self.round(queue, f"{queue}{number}", seed, self.arguments.rate)
+        words = (seed, self.arguments.rate, self.arguments.jobs)
+        found = await self.round(queue, f"{queue}{number}", *words)
         if queue == "coplace":
             await asyncio.to_thread(self.servers.remove, [self.adapter])
         return found
 
-    async def round(self, queue: str, name: str, seed: int, rate: float) -> Round:
+    async def round(self, queue: str, name: str, seed: int, rate: float, jobs: int) -> Round:
         """Play one round to its end."""
         told = self.arguments
-        words = (queue, name, told.jobs, rate, told.run_s, seed, told.within_s)
+        words = (queue, name, jobs, rate, told.run_s, seed, told.within_s)
         found = await self.player.play(*words)
         runs = self.fleet.runs(found.submitted)
         where = {name: {run.worker for run in runs if run.name == name} for name in found.submitted}
@@ -124,7 +126,7 @@ class MultiKueue:
             for name in ("INGEST", "PLACEMENT")
         }
         await asyncio.to_thread(_coplace, ports, "cap", "set", "north", f"{cap_w:.0f}")
-        found = await self.round("coplace", "cap0", 11, self.arguments.rate)
+        found = await self.round("coplace", "cap0", 11, self.arguments.rate, self.arguments.others)
         runs = self.fleet.runs(found.submitted)
         most_w = idle_w + _most_w(runs)
         print(f"cap: at most {most_w:.0f} W were drawn, {most_w / cap_w:.2f} of it", flush=True)
@@ -136,8 +138,9 @@ class MultiKueue:
     async def cut(self, queue: str) -> Round:
         """A worker that nobody reaches for a while, in the middle of a round."""
         told = self.arguments
-        rate = told.jobs / (told.cut_s + 2 * _MARGIN_S)
-        playing = asyncio.create_task(self.round(queue, f"cut{queue}0", 21, rate))
+        rate = told.others / (told.cut_s + 2 * _MARGIN_S)
+        words = (queue, f"cut{queue}0", 21, rate, told.others)
+        playing = asyncio.create_task(self.round(*words))
         await asyncio.sleep(_MARGIN_S)
         began_s = time.time()
         await self.fleet.relays[_CUT].cut()
@@ -159,9 +162,11 @@ class MultiKueue:
     async def killed(self) -> Round:
         """Kill -9 of the adapter, of the manager's Kueue or of a worker's at random moments."""
         rng, told = Random(self.arguments.seed), self.arguments
-        playing = asyncio.create_task(self.round("coplace", "kill0", 31, told.rate))
+        words = ("coplace", "kill0", 31, told.rate, told.others)
+        playing = asyncio.create_task(self.round(*words))
+        coming_back = list[asyncio.Task[tuple[float, float]]]()
         already = len(self.player.admissions.first_s)
-        for after in sorted(rng.sample(range(1, told.jobs), told.kills)):
+        for after in sorted(rng.sample(range(1, told.others), told.kills)):
             least = already + after
             while len(self.player.admissions.first_s) < least:
                 if playing.done():
@@ -170,11 +175,19 @@ class MultiKueue:
             who = rng.choice(("adapter", self.manager.name, *WORKERS))
             if who == "adapter":
                 await asyncio.to_thread(self.servers.kill, "kueue")
+                coming_back.append(asyncio.create_task(self._back(time.time())))
             else:
                 all_of = {each.name: each for each in (self.manager, *self.workers)}
                 await asyncio.to_thread(all_of[who].restart_kueue)
             print(f"killed {who} after {after} admissions", flush=True)
-        return await playing
+        found = await playing
+        found.away += [await each for each in coming_back]
+        return found
+
+    async def _back(self, since_s: float) -> tuple[float, float]:
+        """From when to when no adapter saw anything: one was killed."""
+        await asyncio.to_thread(self.servers.wait_ready, "kueue")
+        return since_s - HEARD_S, time.time()
 
     async def what_may_happen(self) -> list[Round]:
         """Play what was asked for: a cap, a cut, kills, an upgrade, and the way out at last."""
@@ -224,6 +237,7 @@ async def play(arguments: argparse.Namespace, folder: Path, stack: AsyncExitStac
         if rounds:
             print_all(rounds)
             _print_differences(rounds, fleet)
+            _print_costs(rounds, fleet, arguments)
         others = await played.what_may_happen()
         await asyncio.sleep(5)  # prices follow ends
         for task in playing:
@@ -349,12 +363,33 @@ def _print_differences(rounds: Sequence[Round], fleet: Fleet) -> None:
         )
 
 
+def _print_costs(rounds: Sequence[Round], fleet: Fleet, arguments: argparse.Namespace) -> None:
+    """What the site pays for energy: of pods on their nodes, and of all nodes in the makespan."""
+    idle_w = sum(arguments.nodes * IDLE_POWER_W[model] for model in WORKERS.values())
+    a_joule = arguments.price / _JOULES_A_KWH
+    for each in rounds:
+        runs = fleet.runs(each.submitted)
+        of_pods_j = sum(run.energy_j for run in runs)
+        above_j = sum(
+            (run.power_w - IDLE_POWER_W[WORKERS[run.worker]]) * (run.ended_s - run.began_s)
+            for run in runs
+        )
+        all_j = idle_w * each.makespan_s + above_j
+        print(
+            f"{each.queue}: at {arguments.price:g} a kWh pods cost {of_pods_j * a_joule:.4f}, all "
+            f"nodes in the makespan {all_j * a_joule:.4f} ({all_j / 1e3:.1f} kJ)",
+            flush=True,
+        )
+
+
 def main() -> int:
     """Run the command."""
     parser = play_parser(__doc__)
-    parser.add_argument("--jobs", type=int, default=60, help="in each round")
+    parser.add_argument("--jobs", type=int, default=60, help="in each turn")
+    parser.add_argument("--others", type=int, default=60, help="in each round behind the turns")
     parser.add_argument("--rate", type=float, default=1.0, help="Workloads a second")
     parser.add_argument("--nodes", type=int, default=8, help="of each worker")
+    parser.add_argument("--price", type=float, default=0.25, help="of a kWh at the site, in money")
     parser.add_argument("--run-s", type=float, default=6.0, help="of a Workload, in the mean")
     parser.add_argument("--no-turns", dest="turns", action="store_false", help="by turns")
     parser.add_argument("--cap", type=float, default=0.0, help="of what idle nodes draw; 0: none")

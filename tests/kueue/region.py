@@ -17,6 +17,7 @@ from deploy.local.servers import LocalServers
 from shared.kubernetes.objects import time_us
 from shared.process.settings import Settings
 from shared.streams.on_kafka.deployment import Deployment
+from tests.kueue.kinds import POD_GROUP
 from tests.kueue.rounds import Round, Watched, name_in
 
 NAME: Final = "kueue"
@@ -70,9 +71,12 @@ def charged(deployment: Deployment, kubelets: Watched, found: Round) -> int:
     """Print how charges differ from what the nodes saw; how many differ. What Coplace has no say on
     is charged nothing."""
     runs: dict[str, list[float]] = {}
+    charged_su = 0.0
     for each in KafkaTopics(deployment).topic(_CHARGES):
         if isinstance(each.payload, ChargeMade):
-            runs.setdefault(name_in(each.payload.job_id), []).append(each.payload.runtime_s)
+            name = name_in(each.payload.job_id)
+            runs.setdefault(name, []).append(each.payload.runtime_s)
+            charged_su += float(each.payload.price_su) if name in found.submitted else 0.0
     wrong = 0
     for name in found.wait_s:
         ready, ended = kubelets.ready[name], kubelets.ended.get(name, {})
@@ -89,11 +93,14 @@ def charged(deployment: Deployment, kubelets: Watched, found: Round) -> int:
             kind = found.submitted[name][0].kind
             print(f"{name}, a {kind}: ran {real} s, charged {told}; ready {ready}, ended {ended}")
     print(f"{found.queue}: charges other than what ran: {wrong} of {len(found.wait_s)}")
+    print(f"{found.queue}: charged {charged_su:.2f} service units")
     return wrong
 
 
 def _late_s(kubelets: Watched, found: Round, name: str) -> float:
     """Return for how long after its end nobody was there who could see it, s."""
-    since_s, until_s = found.away
+    if found.submitted[name][0].kind == POD_GROUP:
+        return 0.0
     ended_s = max(kubelets.ended_s.get(name, {}).values(), default=0.0)
-    return until_s - ended_s if since_s <= ended_s <= until_s else 0.0
+    unseen = (until_s - ended_s for since_s, until_s in found.away if since_s <= ended_s <= until_s)
+    return max(unseen, default=0.0)

@@ -38,7 +38,7 @@ class Relay:
             each.transport.abort()
 
     async def _passed_on(self, here: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
-        with suppress(OSError):
+        with suppress(OSError, asyncio.CancelledError):  # at the end of a play
             there, on = await asyncio.open_connection("127.0.0.1", self._to)
             ends = {back, on}
             self._open |= ends

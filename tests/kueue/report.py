@@ -1,10 +1,12 @@
 """What rounds show, with intervals."""
 
+import os
 import statistics
 from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Final
 
+from lab.benchmarks.by_turns.__main__ import interval as of_ratios
 from tests.kueue.rounds import Round
 
 _DRAWS: Final = 2000
@@ -27,9 +29,9 @@ def print_round(found: Round) -> None:
         print(f"{found.queue}: {words}; makespan {found.makespan_s:.1f} s")
     cpu = {name: round(ms, 1) for name, ms in found.cpu_ms.items()}
     calls = {name: round(count, 1) for name, count in found.calls.items()}
-    print(
-        f"{found.queue}: versions {found.versions:.1f}; CPU, ms: {cpu}; calls: {calls}", flush=True
-    )
+    print(f"{found.queue}: versions {found.versions:.1f}; CPU, ms: {cpu}; calls: {calls}")
+    load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
+    print(f"{found.queue}: load of the last 1, 5, 15 minutes: {load}", flush=True)
     for problem in found.problems:
         print(f"{found.queue}: WRONG: {problem}", flush=True)
 
@@ -52,6 +54,17 @@ def print_all(rounds: Sequence[Round]) -> None:
         )
     if {"plain", "coplace"} <= by_queue.keys():
         print(f"coplace - plain: mean wait {_told(_differences(by_queue))} s")
+        _print_spans(by_queue)
+
+
+def _print_spans(by_queue: Mapping[str, Sequence[Round]]) -> None:
+    """A turn in which something was left has no makespan."""
+    pairs = zip(by_queue["coplace"], by_queue["plain"], strict=True)
+    spans = [(one.makespan_s, other.makespan_s) for one, other in pairs]
+    ratios = [one / other for one, other in spans if one and other]
+    if len(ratios) > 1:
+        low, mean, high = of_ratios(ratios)
+        print(f"coplace / plain: makespan {mean:.3f} ({low:.3f} to {high:.3f})")
 
 
 def _differences(by_queue: Mapping[str, Sequence[Round]]) -> list[float]:

@@ -68,8 +68,9 @@ def name_in(text: str) -> str:
 
 @dataclass
 class Round:
-    """What came of one round. Waits last until all pods of a Workload are ready, s. While `away`
-    nobody saw ends, s since 1970: of a copy nothing is left then but Kueue's word."""
+    """What came of one round. Waits last until all pods of a Workload are ready, s. From each time
+    to the other of `away`, s since 1970, nobody saw ends: of a copy nothing is left then but
+    Kueue's word, unless its user created its pods."""
 
     queue: str
     began_s: float = 0.0
@@ -81,7 +82,7 @@ class Round:
     calls: dict[str, float] = field(default_factory=dict)
     versions: float = 0.0
     problems: list[str] = field(default_factory=list)
-    away: tuple[float, float] = (0.0, 0.0)
+    away: list[tuple[float, float]] = field(default_factory=list)
 
 
 class Watched(Protocol):

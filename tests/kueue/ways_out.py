@@ -21,7 +21,7 @@ _JOBS: Final = 6
 _RUN_S: Final = 5.0
 _WITHIN_S: Final = 180.0
 # A manager may hear so late that a copy has ended; until then its end is in one process alone.
-_HEARD_S: Final = 10.0
+HEARD_S: Final = 10.0
 SILENT_S: Final = 30
 
 
@@ -82,7 +82,7 @@ async def upgrade(
     await asyncio.to_thread(servers.remove, [earlier])
     await asyncio.to_thread(servers.start, [adapter])
     if are_copies:
-        found.away = away_s - _HEARD_S, time.time()
+        found.away.append((away_s - HEARD_S, time.time()))
     print(f"upgrade: after {before} of {4 * _JOBS} Workloads had begun", flush=True)
     await coming
     await player.ended(found, _WITHIN_S)

@@ -63,13 +63,20 @@ class MemoryKueue:
     log: list[tuple[str, str, Object]] = field(default_factory=list)
     told: list[Object] = field(default_factory=list)
     records: dict[str, Object] = field(default_factory=dict)
+    groups: dict[WorkloadKey, list[Object]] = field(default_factory=dict)
     runs: dict[tuple[str, int], Run] = field(default_factory=dict)
     on_write: Callable[[], None] = lambda: None
 
     # What users do.
 
     def submit(
-        self, name: str, *, pods: int = 1, cpu: int | str = 2, priority: int = 0
+        self,
+        name: str,
+        *,
+        pods: int = 1,
+        cpu: int | str = 2,
+        priority: int = 0,
+        kind: str = "Job",
     ) -> WorkloadKey:
         """A job of a user's, of which Kueue makes a Workload."""
         container = {"name": "main", "resources": {"requests": {"cpu": str(cpu)}}}
@@ -80,7 +87,8 @@ class MemoryKueue:
             "maximumExecutionTimeSeconds": 600,
             "podSets": [{"name": "main", "count": pods, "template": template}],
         }
-        return self.create(name, spec)
+        owners = [{"kind": kind, "name": name, "uid": f"{name}-uid"}]
+        return self.create(name, spec, ownerReferences=owners)
 
     def create(self, name: str, spec: Object, **metadata: Any) -> WorkloadKey:
         """A Workload."""
@@ -372,6 +380,9 @@ class MemoryKueue:
         names = status["nominatedClusterNames"]
         return self.change(key, {"status": {"nominatedClusterNames": names}})
 
+    async def group_pods(self, key: WorkloadKey) -> list[Object]:
+        return deepcopy(self.groups.get(key, []))
+
     async def get_record(self, uid: str) -> Object:
         if uid not in self.records:
             raise ApiMissingError(f"no record {uid}")
@@ -490,6 +501,8 @@ def _followed(manager: MemoryKueue, worker: MemoryKueue, key: WorkloadKey, at: W
     """Whether something became of a copy that its manager had not heard."""
     chosen = manager.workloads[key]["status"].get("clusterName")
     if worker.condition(at, "Finished"):
+        of_it = [e for e in worker.pods.values() if e["metadata"]["annotations"]["of"] == at.name]
+        manager.groups[key] = deepcopy(of_it)
         manager.finish(key)
     elif worker.condition(at, "Evicted") and chosen == worker.server:
         _set_check(manager, key, "Retry")

@@ -1,13 +1,14 @@
 """Workloads and AdmissionChecks of one API server."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
 from services.kueue.model.records import RECORD_VERSION
 from shared.kubernetes.api import ApiServer
+from shared.kubernetes.pods import trimmed_pod
 from shared.kueue.answers import Body
-from shared.kueue.names import ADMISSION_MANAGER, API_VERSION, PLACEMENT_MANAGER
+from shared.kueue.names import ADMISSION_MANAGER, API_VERSION, PLACEMENT_MANAGER, POD_GROUP
 from shared.kueue.paths import check_path, workload_path
 from shared.kueue.workloads import WorkloadKey
 
@@ -35,6 +36,12 @@ class WorkloadServer(ApiServer):
     async def nominate(self, key: WorkloadKey, body: Body) -> Mapping[str, Any]:
         """Own the admission of a Workload, as Kueue does."""
         return await self.apply_status(workload_path(key), body, ADMISSION_MANAGER)
+
+    async def group_pods(self, key: WorkloadKey) -> Sequence[Mapping[str, Any]]:
+        """Return the pods that the user of a Workload created as a group."""
+        path = f"/api/v1/namespaces/{quote(key.namespace)}/pods"
+        found, _ = await self.list(path, f"{POD_GROUP}={key.name}", trimmed_pod)
+        return found
 
     async def get_record(self, uid: str) -> Mapping[str, Any]:
         """Return the record of a Workload as it is now."""

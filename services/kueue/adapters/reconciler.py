@@ -34,6 +34,7 @@ from services.kueue.processor.effects import (
     WorkloadEffect,
     WriteEffect,
 )
+from services.kueue.processor.ends import ended_unseen
 from services.kueue.processor.let_go import answers_of_copy
 from services.kueue.processor.mirror import WorkloadMirror
 from services.kueue.processor.reconcile import WORDS_EVERY_S, reconcile
@@ -45,7 +46,13 @@ from services.kueue.processor.seen import (
     overdue,
 )
 from shared.domain.times import in_utc
-from shared.kubernetes.api import ApiConflictError, ApiError, ApiMissingError, ApiUnavailableError
+from shared.kubernetes.api import (
+    ApiConflictError,
+    ApiError,
+    ApiMissingError,
+    ApiRefusedError,
+    ApiUnavailableError,
+)
 from shared.kubernetes.charged import charged_words
 from shared.kubernetes.decisions import DecisionsInOrder
 from shared.kubernetes.effects import LookAgain, PublishFact
@@ -53,6 +60,7 @@ from shared.kubernetes.events import UserEvents, user_event
 from shared.kubernetes.explained_wait import StartExplainer
 from shared.kubernetes.facts import FactTaker
 from shared.kubernetes.objects import condition_of, is_older, mapping_of
+from shared.kubernetes.pods import RunPod, read_pod
 from shared.kubernetes.work_list import WorkList
 from shared.kueue.answers import Body, activated, checked, deactivated
 from shared.kueue.names import ADMISSION_MANAGER, API_VERSION
@@ -74,6 +82,7 @@ class WorkloadApi(Protocol):
     async def patch(self, key: WorkloadKey, body: Body) -> Mapping[str, Any]: ...
     async def answer_checks(self, key: WorkloadKey, body: Body) -> Mapping[str, Any]: ...
     async def nominate(self, key: WorkloadKey, body: Body) -> Mapping[str, Any]: ...
+    async def group_pods(self, key: WorkloadKey) -> Sequence[Mapping[str, Any]]: ...
     async def get_record(self, uid: str) -> Mapping[str, Any]: ...
     async def create_record(self, body: Body) -> Mapping[str, Any]: ...
     async def patch_record(self, uid: str, body: Body) -> Mapping[str, Any]: ...
@@ -386,12 +395,25 @@ class WorkloadReconciler:
             return self._of_copy(workload)
         record, moment = await self._fresh(uid), self._moment()
         seen = await self._with_explained(self._noted(uid, record), record, moment)
+        if record is not None and ended_unseen(seen, record):
+            seen = replace(seen, pods=await self._group_of(workload) or seen.pods)
         told = self._told.get(uid, ())
         return [
             each
             for each in reconcile(seen, record, moment)
             if not (isinstance(each, PublishFact) and each.event.id in told)
         ]
+
+    async def _group_of(self, workload: KueueWorkload) -> Sequence[RunPod]:
+        """Return the pods of a user's at a manager, where MultiKueue writes what becomes of their
+        copies; none where not all of them have ended there."""
+        try:
+            found = await self._api(workload.server).group_pods(workload.key)
+        except ApiRefusedError as error:
+            log.warning("its end was not seen", workload=str(workload.key), problem=str(error))
+            return ()
+        pods = [read_pod(each) for each in found]
+        return pods if all(each.is_over for each in pods) else ()
 
     async def _fresh(self, uid: WorkloadUid) -> WorkloadRecord | None:
         """Return the record of a Workload, which is then seen at least as new as it was when that

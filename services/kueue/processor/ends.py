@@ -13,6 +13,7 @@ from services.kueue.processor.seen import SECOND_US, Moment, SeenWorkload
 from shared.kubernetes.claims import AfterStop
 from shared.kubernetes.effects import PublishFact
 from shared.kubernetes.facts import RunEnd
+from shared.kubernetes.pods import ended_us
 
 # Pods of a Workload that is over end within this time, or their end is not waited for.
 LAST_PODS_US: Final = 120 * SECOND_US
@@ -38,6 +39,15 @@ def close(
         return [PublishFact(event), DropRecord(seen.workload, record, outcome)]
     kept = replace(record, outcome=outcome, stop=None)
     return [PublishFact(event), KeepRecord(seen.workload, kept, outcome)]
+
+
+def ended_unseen(seen: SeenWorkload, record: WorkloadRecord) -> bool:
+    """Return whether a run has ended of which no pod was seen to end, while the pods of its user
+    say when: those of a group are kept where MultiKueue has removed their copies."""
+    workload, claim = seen.workload, record.claim
+    is_its_end = claim.is_live and claim.has_begun and workload.finished is not None
+    is_sent = bool(seen.around.checks.dispatched_of(workload)) and workload.is_of_pods
+    return is_its_end and is_sent and not workload.is_deleted_there and not ended_us(seen.pods)
 
 
 def unquiet_us(seen: SeenWorkload, record: WorkloadRecord, moment: Moment) -> int:

@@ -16,6 +16,7 @@ from kafka.errors import KafkaError
 from shared.catalogue.record import NewRecord, Record, TopicPartition
 from shared.streams.on_kafka.deployment import Deployment
 from shared.streams.on_kafka.ends import Ends
+from shared.streams.on_kafka.plain_consumer import plain_consumer
 from shared.streams.on_kafka.refusals import require_kafka_believes
 
 # A killed broker is back within seconds; the pauses between attempts would grow to 30.
@@ -126,8 +127,8 @@ class Reader:
 
     def _connected(self) -> KafkaConsumer:
         """Return a consumer that goes on where this reader is."""
-        consumer = KafkaConsumer(
-            **self._deployment.connection,
+        consumer = plain_consumer(
+            self._deployment,
             isolation_level="read_committed",
             enable_auto_commit=False,
             auto_offset_reset="earliest",

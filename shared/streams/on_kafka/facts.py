@@ -12,6 +12,7 @@ from kafka.admin import OffsetSpec
 from shared.catalogue.record import TopicPartition
 from shared.streams.on_kafka.admin import admin_client, when_coordinated
 from shared.streams.on_kafka.deployment import Deployment
+from shared.streams.on_kafka.plain_consumer import plain_consumer
 from shared.streams.stages.consistency import LogFacts, UnitPartitions
 from shared.streams.stages.provenance import LastRead, Provenance, TopicIdentity, content_sha256
 
@@ -179,8 +180,8 @@ class KafkaFacts:
         return found
 
     def _consumer(self, **settings: Any) -> KafkaConsumer:
-        return KafkaConsumer(
-            **self._deployment.connection,
+        return plain_consumer(
+            self._deployment,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             max_partition_fetch_bytes=_FETCH_BYTES,

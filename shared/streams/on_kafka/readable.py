@@ -1,4 +1,4 @@
-"""Makes both Kafka libraries read whatever a broker holds.
+"""Makes a Kafka library read whatever a broker holds.
 
 aiokafka (loops, Faust) and kafka-python (command line, clients of resource managers) split what
 they fetched by a class `MemoryRecords`. What neither can read would end every consumer at the same
@@ -7,33 +7,33 @@ expands to more than there is memory. So theirs is replaced by one that reads th
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any
 
-from aiokafka.consumer import fetcher as aiokafka_fetcher
+from aiokafka.consumer import fetcher
 from aiokafka.errors import CorruptRecordException
-from aiokafka.record.memory_records import MemoryRecords as AioKafkaRecords
-from kafka.consumer import fetcher as kafka_fetcher
-from kafka.errors import CorruptRecordError
-from kafka.record import MemoryRecords as KafkaRecords
+from aiokafka.record.memory_records import MemoryRecords
 
 from shared.streams.on_kafka.batches import escape_headers, expand_batches, split
 
-_UNREADABLE: Final = (ValueError, IndexError, CorruptRecordException, CorruptRecordError)
-
 
 def install() -> None:
-    """Let all consumers of this process read so. May be called again."""
-    aiokafka_fetcher.MemoryRecords = lambda data: ReadableRecords(AioKafkaRecords, data)
-    kafka_fetcher.MemoryRecords = lambda data: ReadableRecords(KafkaRecords, data)
+    """Let all consumers of aiokafka in this process read so. May be called again."""
+    fetcher.MemoryRecords = lambda data: ReadableRecords(
+        MemoryRecords, data, CorruptRecordException
+    )
 
 
 class ReadableRecords:
-    """Batches of one answer, as a library's `MemoryRecords` gives them."""
+    """Batches of one answer, as a library's `MemoryRecords` gives them; `corrupt` is what it raises
+    for a record that it cannot read."""
 
-    def __init__(self, library: Callable[[bytes], Any], data: bytes | memoryview) -> None:
+    def __init__(
+        self, library: Callable[[bytes], Any], data: bytes | memoryview, corrupt: type[Exception]
+    ) -> None:
         plain = expand_batches(bytes(data))
         self._found = library(plain)
         self._batches = split(plain)
+        self._corrupt = corrupt
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._found, name)
@@ -45,16 +45,17 @@ class ReadableRecords:
     def next_batch(self) -> "ReadableBatch | None":
         """Return the next batch; None when there is none."""
         batch = self._found.next_batch()
-        return None if batch is None else ReadableBatch(batch, next(self._batches))
+        return None if batch is None else ReadableBatch(batch, next(self._batches), self._corrupt)
 
 
 class ReadableBatch:
     """A library's batch. Its records are read at once, and once more, repaired, where that
     fails."""
 
-    def __init__(self, batch: Any, raw: bytes) -> None:
+    def __init__(self, batch: Any, raw: bytes, corrupt: type[Exception]) -> None:
         self._batch = batch
         self._raw = raw
+        self._unreadable = ValueError, IndexError, corrupt
         self._records: Iterator[Any] | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -71,5 +72,5 @@ class ReadableBatch:
     def _read(self) -> list[Any]:
         try:
             return list(self._batch)
-        except _UNREADABLE:
+        except self._unreadable:
             return list(type(self._batch)(escape_headers(self._raw)))

@@ -39,6 +39,14 @@ def imported(module: str) -> set[str]:
             {"aiohttp", "faust", "matplotlib", "redis", "sklearn"},
             marks=pytest.mark.rest,
         ),
+        *(
+            pytest.param(
+                f"services.{adapter}.app",
+                {"faust", "kafka", "matplotlib", "numpy", "redis", "scipy", "sklearn"},
+                marks=pytest.mark.rest,
+            )
+            for adapter in ("kubernetes", "kueue", "slurm")
+        ),
     ],
 )
 def test_a_process_imports_nothing_that_it_may_never_use(module: str, unused: set[str]) -> None:

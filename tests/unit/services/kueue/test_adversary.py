@@ -107,7 +107,8 @@ async def submit(course: Course) -> None:
         pods, cpu = course.rng.choice([(1, 1), (2, 2), (2, CORES), (1, CORES), (3, 4)])
         priority = course.rng.randint(-1, 1)
         name = f"lu-{course.submitted}"
-        course.play.home.submit(name, pods=pods, cpu=cpu, priority=priority)
+        kind = "Pod" if course.submitted % 2 else "Job"
+        course.play.home.submit(name, pods=pods, cpu=cpu, priority=priority, kind=kind)
 
 
 async def kueue(course: Course) -> None:

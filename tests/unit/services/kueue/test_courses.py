@@ -3,6 +3,7 @@
 import pytest
 from coplace.v1.jobs_pb2 import JobCancelled, JobRequeueAsked
 
+from shared.kubernetes.api import ApiRefusedError
 from shared.kubernetes.names import FREQUENCY_GHZ
 from shared.kueue.names import WORKLOAD
 from shared.kueue.workloads import WorkloadKey
@@ -53,6 +54,61 @@ async def test_a_workload_starts_runs_and_is_charged() -> None:
     [charge] = play.region.charges()
     assert charge.runtime_s > 20
     assert (charge.user, charge.account) == (NAMESPACE, f"{NAMESPACE}/main")
+
+
+async def away_while_it_ends(play: Play, key: WorkloadKey) -> None:
+    """The process is away while all pods end, MultiKueue hears of it late and removes the copy."""
+    [worker] = [each for each in play.workers.values() if each.pods]
+    worker.finish(key._replace(server=worker.server))
+    play.region.advance(30)
+    play.kueue()
+    play.kueue()
+    worker.pods.clear()
+    worker.log.clear()
+    play.began()
+
+
+@pytest.mark.parametrize(("kind", "late_s"), [("Pod", 0), ("Job", 30)])
+async def test_an_end_that_nobody_saw_is_read_in_the_pods_that_a_user_created(
+    kind: str, late_s: float
+) -> None:
+    play = Play(WORKERS, "manager")
+    key = play.home.submit("lu", pods=2, kind=kind)
+    await seconds(play, 20)
+    await away_while_it_ends(play, key)
+    [run] = [each for worker in play.workers.values() for each in worker.runs.values()]
+    play.slack_s = late_s
+    await ended(play)
+    [charge] = play.region.charges()
+    assert charge.runtime_s == (run.ended_us - run.began_us) / 1e6 + late_s
+
+
+async def test_pods_of_a_user_that_have_not_ended_or_are_refused_hold_no_charge_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    play = Play(WORKERS, "manager")
+    refused, running = (play.home.submit(name, kind="Pod") for name in ("refused", "running"))
+    await seconds(play, 20)
+
+    async def group_pods(key: WorkloadKey) -> list[dict[str, object]]:
+        if key == refused:
+            raise ApiRefusedError("pods is forbidden")
+        return [{"status": {"phase": "Running"}}]
+
+    monkeypatch.setattr(play.home, "group_pods", group_pods)
+    for worker in play.workers.values():
+        for at in list(worker.workloads):
+            worker.finish(at)
+    play.region.advance(30)
+    play.kueue()
+    play.kueue()
+    for worker in play.workers.values():
+        worker.pods.clear()
+        worker.log.clear()
+    play.began()
+    play.slack_s = 30
+    await ended(play)
+    assert len(play.region.charges()) == len((refused, running))
 
 
 async def test_what_cannot_start_gives_its_quota_back_and_starts_later() -> None:

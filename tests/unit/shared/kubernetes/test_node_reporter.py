@@ -1,7 +1,7 @@
 """A cluster is declared as its nodes are, and nodes that take no pods are drained and resumed."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from coplace.v1.placement_service_pb2 import NodeGroup, ShowNodesResponse
 
 from shared.kubernetes import node_reporter
 from shared.kubernetes.node_reporter import NodeReporter
+from shared.kubernetes.nodes import trimmed_node
 from tests.unit.shared.kubernetes.objects import NOW_US, TRAITS, node
 
 CORDONED = {"unschedulable": True}
@@ -123,6 +124,33 @@ async def test_nodes_are_drained_where_the_cluster_cannot_be_declared(
     await asyncio.sleep(0.05)
     running.cancel()
     assert coplace.kinds() == ["nodes_drained"]
+
+
+async def test_a_node_that_only_says_that_it_lives_is_not_declared_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(node_reporter, "_SETTLE_S", 0)
+    coplace, looks = Coplace(), list[str]()
+
+    def asked() -> Iterable[JobSubmitted]:
+        looks.append("declares")
+        return ()
+
+    told = NodeReporter(TRAITS, coplace, coplace, lambda: NOW_US, asked=asked)
+    running = asyncio.create_task(told.run())
+
+    async def looks_after(version: str, **more: Any) -> int:
+        living = {"type": "Ready", "status": "True", "lastHeartbeatTime": version}
+        status = {"conditions": [living]}
+        whole = node("n1", metadata={"resourceVersion": version}, status=status, **more)
+        told.changed("alpha", trimmed_node(whole))
+        await asyncio.sleep(0.02)
+        return len(looks)
+
+    assert [await looks_after(version) for version in ("1", "2", "3")] == [1, 1, 1]
+    assert await looks_after("4", spec=CORDONED) == 2
+    running.cancel()
+    assert coplace.kinds() == ["cluster_declared", "nodes_drained"]
 
 
 async def test_labels_and_taints_are_declared_once_jobs_ask_for_them() -> None:

@@ -7,8 +7,8 @@ import pytest
 from shared.catalogue.contents.check import check_contents
 from shared.kubernetes.nodes import (
     MixedNodesError,
+    age_of,
     cluster_declared,
-    in_order,
     is_worker,
     trimmed_node,
     why_out,
@@ -53,7 +53,7 @@ def test_nodes_of_several_sizes_are_no_cluster() -> None:
 
 def test_a_node_that_comes_changes_no_index() -> None:
     old, new = node("n9"), node("n1", metadata={"creationTimestamp": "2026-02-01T00:00:00Z"})
-    assert [each["metadata"]["name"] for each in in_order([new, old])] == ["n9", "n1"]
+    assert sorted([new, old], key=age_of) == [old, new]
 
 
 def test_taints_of_an_administrator_keep_jobs_away_and_those_of_a_state_do_not() -> None:

@@ -6,11 +6,13 @@ from typing import Any
 
 import cramjam
 import pytest
+from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords as AioKafkaRecords
 from aiokafka.record.util import calc_crc32c, encode_varint
 from hypothesis import given
 from hypothesis import strategies as st
+from kafka.errors import CorruptRecordError
 from kafka.record import MemoryRecords as KafkaRecords
 
 from coplace_client.errors import RejectedError
@@ -26,7 +28,10 @@ from shared.streams.on_kafka.readable import ReadableRecords
 from tests.support.messaging import CODEC
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-LIBRARIES = [AioKafkaRecords, KafkaRecords]
+LIBRARIES: dict[Callable[[bytes], Any], type[Exception]] = {
+    AioKafkaRecords: CorruptRecordException,
+    KafkaRecords: CorruptRecordError,
+}
 BOMB = bytes(100 << 20)
 
 both = pytest.mark.parametrize("library", LIBRARIES, ids=["aiokafka", "kafka-python"])
@@ -51,7 +56,7 @@ def renamed(built: bytes, old: bytes, new: bytes) -> bytes:
 
 def read(library: Callable[[bytes], Any], data: bytes) -> list[Any]:
     """All records, as a consumer reads them."""
-    records, found = ReadableRecords(library, data), []
+    records, found = ReadableRecords(library, data, LIBRARIES[library]), []
     while records.has_next():
         one = records.next_batch()
         assert one is not None
