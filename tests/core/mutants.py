@@ -143,7 +143,7 @@ MUTANTS: Final = (
     Mutant(
         "the time in which a job was suspended counts for its limit",
         "placement/state/job_allocation.py",
-        "            self._prolong(max(now_s - self.suspended_s, 0.0))\n",
+        "            self.prolong(max(now_s - self.suspended_s, 0.0))\n",
         "",
         soonest=25,
     ),
