@@ -518,6 +518,7 @@ def payloads(kind: str, is_own: bool, n: int) -> dict[str, object]:
         "job_prioritized": {**job, "priority": 5, "prioritizedAtUs": NOW_US},
         "job_action_done": {**attempt, "number": 1, "doneAtUs": NOW_US},
         "job_action_refused": {**attempt, "number": 1, "refusedAtUs": NOW_US},
+        "job_limit_changed": {**attempt, "endsByUs": NOW_US, "changedAtUs": NOW_US},
         "signature_measured": {**usual, "nodeModel": model},
         "node_samples": {**usual, "cluster": name, "nodeModel": model},
         "shutters_measured": {**usual, **attempt, "nodeModel": model},

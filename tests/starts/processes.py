@@ -142,6 +142,10 @@ class Namespaces:
             "COPLACE_KUBERNETES_CLUSTERS_FILE": str(clusters),
             "COPLACE_KUEUE_SITE": "north",
             "COPLACE_KUEUE_CLUSTERS_FILE": str(clusters),
+            "COPLACE_EXECUTOR_CLUSTER": "k1",
+            "COPLACE_EXECUTOR_NAMESPACE": "site",
+            "COPLACE_EXECUTOR_HOME_KUBECONFIG": str(kubeconfig),
+            "COPLACE_EXECUTOR_KUBECONFIG": str(kubeconfig),
         }
 
     def _of_agent(self, name: str) -> Mapping[str, str]:
