@@ -128,8 +128,7 @@ class WaitingChanges:
         depends_on_others: DependsOnOthers,
     ) -> Iterator[Envelope]:
         known = self._known.get(job_id) or self._as_array(job_id, job)
-        named = as_task(job_id)
-        is_of_changed = named is not None and named[0] in self._anew_now
+        is_of_changed = job.is_task and _array_of(job_id) in self._anew_now
         is_as_shown = known is not None and self._shown.get(job_id) == job
         if known is not None and is_as_shown and not (known.changed or is_of_changed):
             self._next[job_id] = known
@@ -168,12 +167,10 @@ class WaitingChanges:
         return of and of._replace(terms={**of.terms, **when_of(job)})
 
     def _is_unrecorded(self, job_id: str) -> bool:
-        named = as_task(job_id)
-        return job_id in self.unrecorded or (named is not None and named[0] in self.unrecorded)
+        return not self.unrecorded.isdisjoint((job_id, _array_of(job_id)))
 
     def _of_array(self, job_id: str) -> WaitingTerms | None:
-        named = as_task(job_id)
-        return self._known.get(named[0]) if named else None
+        return self._known.get(_array_of(job_id))
 
     def _anew(self, asked: JobSubmitted, at_us: int) -> Envelope:
         """Return the submission of a job with its new terms; holds of it are orders."""
@@ -205,6 +202,12 @@ class WaitingChanges:
         of_manager = isinstance(order, JobHeld) and order.holder == HOLDER_MANAGER
         of_manager |= isinstance(order, JobReleased) and HOLDER_MANAGER in order.holders
         return fact(self._source, order, f"{key}/changed" if of_manager else key, at_us)
+
+
+def _array_of(job_id: str) -> str:
+    """Return the id of the array that a task is of; empty where a job is of none."""
+    named = as_task(job_id)
+    return named[0] if named else ""
 
 
 def _since_us(job: SlurmJob, at_us: int) -> int:

@@ -417,7 +417,7 @@ class SlurmJob:
         """Return the indices of those tasks, as ranges."""
         return text(self.fields.get("array_task_string")).partition("%")[0]
 
-    @property
+    @cached_property
     def is_task(self) -> bool:
         """Return whether it is a task of an array whose submission is also its own: Slurm gives one
         that was requeued another submit time."""

@@ -49,6 +49,7 @@ _CHANGES: Final = st.one_of(
         }
     ),
 )
+_Act = tuple[str, int, dict[str, Any]]
 _ACTS: Final = st.one_of(
     st.tuples(st.just("change"), st.sampled_from(NUMBERS), _CHANGES),
     st.tuples(st.just("end"), st.sampled_from(AWAITED), st.just({})),
@@ -136,12 +137,10 @@ class Beside:
         self.kill()
 
 
-@given(st.lists(_ACTS, max_size=14))
-def test_what_users_change_at_any_moment_coplace_has_in_the_end(
-    acts: Sequence[tuple[str, int, dict[str, Any]]],
-) -> None:
+def played(kind: type[Beside], acts: Iterable[_Act]) -> Beside:
+    """What a course leaves, behind which a look has nothing to say any more."""
     with tempfile.TemporaryDirectory() as folder:
-        beside = Beside(Path(folder) / "terms")
+        beside = kind(Path(folder) / "terms")
         beside.look()
         for act, number, change in acts:
             getattr(beside, act)(number, change)
@@ -149,11 +148,18 @@ def test_what_users_change_at_any_moment_coplace_has_in_the_end(
         before = len(beside.region.told)
         beside.look()
         assert len(beside.region.told) == before
+        return beside
+
+
+@given(st.lists(_ACTS, max_size=14))
+def test_what_users_change_at_any_moment_coplace_has_in_the_end(
+    acts: Sequence[_Act],
+) -> None:
+    beside = played(Beside, acts)
     _require_same(beside.region, beside.shown())
 
 
 ARRAY: Final = 20
-_Act = tuple[str, int, dict[str, Any]]
 _OF_ARRAYS: Final = st.one_of(
     st.fixed_dictionaries({"time_limit": st.integers(1, 3)}),
     st.fixed_dictionaries({"partition": st.sampled_from(["all", "big"])}),
@@ -198,17 +204,9 @@ class BesideArray(Beside):
 
 @given(st.lists(_ACTS_ON_ARRAYS, max_size=14))
 def test_what_users_change_of_arrays_and_of_their_tasks_coplace_has_in_the_end(
-    acts: Sequence[tuple[str, int, dict[str, Any]]],
+    acts: Sequence[_Act],
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        beside = BesideArray(Path(folder) / "terms")
-        beside.look()
-        for act, number, change in acts:
-            getattr(beside, act)(number, change)
-        beside.look()
-        before = len(beside.region.told)
-        beside.look()
-        assert len(beside.region.told) == before
+    beside = played(BesideArray, acts)
     for job in beside.shown():
         wanted = facts_of(job, TERMS).told[0].job_submitted
         has = _as_placement_has(beside.region, wanted.job_id)
