@@ -26,9 +26,14 @@ SILENT_S: Final = 30.0
 MISSING: Final = "apply helm/coplace/files/jobassignments.yaml: docs/how-to/executors.md"
 
 
+def path_of_kind(namespace: str, plural: str) -> str:
+    """Return where the objects of a kind are in the namespace of an executor."""
+    return f"/apis/{API_VERSION}/namespaces/{quote(namespace)}/{plural}"
+
+
 def assignments_path(namespace: str) -> str:
     """Return where the assignments of an executor are."""
-    return f"/apis/{API_VERSION}/namespaces/{quote(namespace)}/{PLURAL}"
+    return path_of_kind(namespace, PLURAL)
 
 
 class AssignedJobs(JobServer):

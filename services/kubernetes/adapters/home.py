@@ -4,12 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from services.kubernetes.adapters.assigned import LEASE, assignments_path
+from services.kubernetes.adapters.assigned import LEASE, assignments_path, path_of_kind
 from services.kubernetes.model.assignments import assignment_name
 from services.kubernetes.model.bodies import Body
 from services.kubernetes.model.executor_nodes import PLURAL
 from services.kubernetes.model.jobs import JobKey
-from services.kubernetes.model.records import API_VERSION
 from shared.kubernetes.api import ApiServer
 from shared.kubernetes.connection import ApiConnection
 from shared.kubernetes.leases import LeaseName, renew
@@ -17,7 +16,7 @@ from shared.kubernetes.leases import LeaseName, renew
 
 def nodes_path(namespace: str) -> str:
     """Return where the nodes are that an executor reports."""
-    return f"/apis/{API_VERSION}/namespaces/{quote(namespace)}/{PLURAL}"
+    return path_of_kind(namespace, PLURAL)
 
 
 class HomeServer(ApiServer):
