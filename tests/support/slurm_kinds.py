@@ -108,8 +108,10 @@ class EveryKind:
 
         def is_over() -> bool:
             for line in self._shown("--format=%i", f"--states={','.join(_PENDING)}"):
-                # Slurm lets what was requeued wait for two minutes.
+                # Slurm lets what was requeued wait for two minutes, and holds what it could not
+                # launch (the node failed between the grant and the launch).
                 self._try("scontrol", "update", f"JobId={line}", "StartTime=now")
+                self._try("scontrol", "release", line)
             return not self._shown("--format=%i", f"--states={','.join(_PENDING)}")
 
         self._until(is_over, "the end of all jobs")
@@ -121,6 +123,6 @@ class EveryKind:
         deadline_s = time.monotonic() + _WITHIN_S
         while not holds():
             assert time.monotonic() < deadline_s, (
-                f"no {what}: {self._shown('--format=%i %T', '--states=all')}"
+                f"no {what}: {self._shown('--format=%i %T %r', '--states=all')}"
             )
             time.sleep(0.5)
