@@ -10,7 +10,7 @@ import logging
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,8 +18,9 @@ from typing import Any, Final, NamedTuple
 
 # Who asks for longer is not answered, and no process that is asked for longer.
 _PATIENCE_S: Final = 10.0
-# How soon it is noticed that the process shall stop.
-_SHUTDOWN_S: Final = 0.1
+# A loop that nobody connects to wakes up as seldom as this.
+_LOOK_S: Final = 60.0
+_CONNECTED_WITHIN_S: Final = 0.1
 _TEXT: Final = "text/plain; charset=utf-8"
 # Of Prometheus: https://prometheus.io/docs/instrumenting/exposition_formats/
 _METRICS: Final = "text/plain; version=1.0.0; charset=utf-8"
@@ -72,14 +73,24 @@ async def http_server(
     """Serve /healthz, /readyz and /metrics; yields the port, a free one where it is to be 0."""
     handler = partial(_Handler, _pages(readiness, metrics), asyncio.get_running_loop())
     server = _server_of(host)((host, port), handler)
-    threading.Thread(target=server.serve_forever, args=(_SHUTDOWN_S,), daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(_LOOK_S,), daemon=True).start()
     try:
         served: int = server.server_address[1]
         log.info("serving health and metrics", extra={"host": host, "port": served})
         yield served
     finally:
-        await asyncio.to_thread(server.shutdown)
+        await asyncio.to_thread(_end, server)
         server.server_close()
+
+
+def _end(server: ThreadingHTTPServer) -> None:
+    """End the server's loop: a connection wakes it up."""
+    ending = threading.Thread(target=server.shutdown, daemon=True)
+    ending.start()
+    while ending.is_alive():
+        with suppress(OSError):
+            socket.create_connection(server.server_address[:2], _CONNECTED_WITHIN_S).close()
+        ending.join(_CONNECTED_WITHIN_S)
 
 
 def _server_of(host: str) -> type[ThreadingHTTPServer]:

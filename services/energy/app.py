@@ -8,7 +8,7 @@ from services.energy.processor import advisor, appdb, learner
 from services.energy.settings import EnergySettings
 from shared.process.settings import Settings, settings
 from shared.streams.on_kafka.service import run_service
-from shared.streams.stages.stage import Stage
+from shared.streams.stages.stage import RELAXED_S, Stage
 
 MEASURED = "telemetry.signatures"
 DECLARED = "commands"
@@ -42,6 +42,7 @@ def stages(
             create=create_appdb,
             rounds=shared.rounds,
             puts_barriers=shared.is_emulated,
+            relaxed_s=RELAXED_S,
             keyed_by=appdb.row_of,
         ),
         Stage(
@@ -53,6 +54,7 @@ def stages(
             single=True,
             rounds=shared.rounds,
             puts_barriers=shared.is_emulated,
+            relaxed_s=RELAXED_S,
         ),
         Stage(
             name=advisor.SOURCE,
@@ -63,6 +65,7 @@ def stages(
             single=True,
             rounds=shared.rounds,
             puts_barriers=shared.is_emulated,
+            relaxed_s=RELAXED_S,
         ),
     ]
 

@@ -15,7 +15,7 @@ from services.prediction.settings import PredictionSettings
 from shared.catalogue.schemas import names_of
 from shared.process.settings import Settings, settings
 from shared.streams.on_kafka.service import run_service
-from shared.streams.stages.stage import Stage
+from shared.streams.stages.stage import RELAXED_S, Stage
 
 _INPUTS: Final = (
     "jobs.events",
@@ -43,6 +43,7 @@ def stages(shared: Settings, meter: PowerMeter | None = None) -> list[Stage]:
             create=lambda _number, restored: NodeStatistics(restored),
             rounds=shared.rounds,
             puts_barriers=shared.is_emulated,
+            relaxed_s=RELAXED_S,
             keyed_by=node_of,
         ),
         Stage(

@@ -8,7 +8,7 @@ from services.pricing.restoring import recall_outputs, repair_state
 from services.pricing.settings import PricingSettings
 from shared.process.settings import Settings, settings
 from shared.streams.on_kafka.service import run_service
-from shared.streams.stages.stage import Stage
+from shared.streams.stages.stage import RELAXED_S, Stage
 
 _INPUTS: Final = ("jobs.events", "telemetry.shutters", "prediction.power", "commands", "billing")
 
@@ -29,6 +29,7 @@ def stages(settings: Settings, meter: ChargeMeter | None = None) -> list[Stage]:
             rounds=settings.rounds,
             repair=lambda restored, now_us: repair_state(restored, tariff, now_us),
             puts_barriers=settings.is_emulated,
+            relaxed_s=RELAXED_S,
             single=True,
             recall=recall_outputs,
         )

@@ -55,6 +55,13 @@ class Deployment:
         """Return the size of the largest record with all that belongs to it."""
         return self.settings.max_message_bytes + ENVELOPE_BYTES
 
+    @property
+    def fetch_max_wait_ms(self) -> int:
+        """Return how long a broker may wait for records before it answers a fetch, ms: it answers
+        at once when some come. Emulated stages hold partitions back all the time, and one that goes
+        on waits for the fetch that runs without it."""
+        return 500 if self.settings.is_emulated else 2_000
+
     def name(self, text: str) -> str:
         """Return a topic, group or transactional id as Kafka knows it."""
         return f"{self.settings.namespace}.{text}" if self.settings.namespace else text

@@ -30,6 +30,9 @@ from shared.streams.stages.stage import Stage
 from shared.streams.stages.unit import unit_count
 
 _POLL_MS = 200
+# A stage that nothing comes to looks up less often whether it shall stop or has other partitions.
+_QUIET_POLL_MS = 1_000
+_QUIET_POLLS = 10
 _BEATS_A_SESSION = 5
 # A rebalance waits for every member's running batch; a round's decision may take this long.
 _MAX_BATCH_MS = 300_000
@@ -137,6 +140,7 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
         self._topics: Mapping[str, TopicIdentity] = {}
         self._checking: asyncio.Task[None] | None = None
         self._next_check_s = 0.0
+        self._quiet_polls = 0
 
     async def run(self, stop: asyncio.Event) -> None:
         """Join the group, serve its units, leave it when `stop` is set.
@@ -167,9 +171,10 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
     async def _fetch(self) -> Mapping[KafkaPartition, Sequence[object]]:
         """Return the records that came. A position that Kafka does not have is no place to go on
         from: never is one taken from anywhere else, as the client would by `auto_offset_reset`."""
+        timeout_ms = _QUIET_POLL_MS if self._quiet_polls > _QUIET_POLLS else _POLL_MS
         try:
             found: Mapping[KafkaPartition, Sequence[object]] = await self._consumer.getmany(
-                timeout_ms=_POLL_MS
+                timeout_ms=timeout_ms
             )
         except (NoOffsetForPartitionError, OffsetOutOfRangeError) as error:
             # The client may say so later of partitions that it has given up since.
@@ -177,6 +182,7 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
                 return {}
             await self._check()
             raise
+        self._quiet_polls = 0 if found or self._consumer.paused() else self._quiet_polls + 1
         return found
 
     @property
@@ -336,6 +342,7 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
             max_poll_interval_ms=_MAX_BATCH_MS,
             retry_backoff_ms=RETRY_BACKOFF_MS,
             max_partition_fetch_bytes=self._deployment.max_record_bytes,
+            fetch_max_wait_ms=self._deployment.fetch_max_wait_ms,
         )
 
 

@@ -75,9 +75,11 @@ class KafkaUnit:
         self._closing = False
         self._pending = Commit()
         self._began_s = 0.0
+        self._has_ended_round = False
         self._is_clocked = self.unit.stage.rounds is RoundSource.CLOCK
         self._round_began_s = time.monotonic()
         self._next_round_s = self._round_began_s if self._is_clocked else math.inf
+        self._relaxed_s = self.unit.stage.relaxed_s if self._is_clocked else 0.0
         self.committed: dict[TopicPartition, int] = dict(committed or {})
 
     @classmethod
@@ -183,7 +185,7 @@ class KafkaUnit:
         self._filled.clear()
         wait_s = self._next_round_s - time.monotonic()
         if not self._pending.is_empty:
-            wait_s = min(wait_s, _LINGER_S)
+            wait_s = min(wait_s, self._began_s + self._lingers_s - time.monotonic())
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s if wait_s < math.inf else None):
                 await self._filled.wait()
@@ -192,16 +194,20 @@ class KafkaUnit:
         self._round_began_s, now_us = time.monotonic(), self._deployment.clock.now_us()
         await self._begin(self._guard.begin_round())
         await self._merge(lambda: self._guard.close_round(now_us))
+        self._has_ended_round = True
         self._next_round_s = self._round_began_s + self._quiet_round_s(now_us)
 
     def _quiet_round_s(self, now_us: int) -> float:
         """Return how long the round that begins now lasts if nothing comes."""
-        period_s = self._deployment.settings.round_period_s
         if not self._pending.is_empty:
-            return period_s
+            return self._period_s
         due_us = self.unit.due_us
         left_s = (due_us - now_us) / 1e6 if due_us else math.inf
-        return max(period_s, min(left_s, _QUIET_ROUND_S))
+        return max(self._period_s, min(left_s, _QUIET_ROUND_S))
+
+    @property
+    def _period_s(self) -> float:
+        return max(self._deployment.settings.round_period_s, self._relaxed_s)
 
     def _take(self) -> Sequence[Record]:
         batch, self._inbox = self._inbox[:BATCH_RECORDS], self._inbox[BATCH_RECORDS:]
@@ -211,8 +217,7 @@ class KafkaUnit:
         await self._begin(self._guard.begin(batch))
         self._deployment.hooks.step.reached("received")
         if self._is_clocked:
-            period_s = self._deployment.settings.round_period_s
-            self._next_round_s = min(self._next_round_s, self._round_began_s + period_s)
+            self._next_round_s = min(self._next_round_s, self._round_began_s + self._period_s)
         now = self._wall_clock_us()
         await self._merge(lambda: self._guard.process(batch, now))
 
@@ -252,14 +257,22 @@ class KafkaUnit:
         this life began does not: a process killed soon behind it would begin there for ever."""
         if BEGINNINGS_KEY in self._pending.changelog:
             return True
-        if self._pending.outputs or self._pending.tally.records_in >= BATCH_RECORDS:
+        if self._pending.tally.records_in >= BATCH_RECORDS:
             return True
-        lingered = time.monotonic() - self._began_s >= _LINGER_S
+        lingered = time.monotonic() - self._began_s >= self._lingers_s
         return lingered and not self._pending.is_empty
+
+    @property
+    def _lingers_s(self) -> float:
+        """Return how long the pending commit waits for more: with outputs not at all, but for those
+        of a relaxed stage, which wait for the end of their round."""
+        if not self._pending.outputs:
+            return max(_LINGER_S, self._relaxed_s)
+        return 0.0 if self._has_ended_round else self._relaxed_s
 
     async def _flush(self) -> None:
         self._deployment.hooks.step.reached("handled")
-        commit, self._pending = self._pending, Commit()
+        commit, self._pending, self._has_ended_round = self._pending, Commit(), False
         await self._transactions.commit(commit)
         self.committed |= commit.positions
         duration_s = time.monotonic() - self._began_s

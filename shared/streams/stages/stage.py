@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from coplace_client.errors import RejectedError
 from shared.catalogue.event import Event, Publish
 from shared.domain.rounds import RoundSource
+
+# Of stages for whose outputs no decision waits: learned models, readings, charges.
+RELAXED_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,9 @@ class Stage:
     published otherwise. `consumes` are the types of events that the processor takes, by their full
     names: others are skipped by their header and counted, those of a later release too. None: all
     of its inputs. `passes_to` is the stage that takes what this one passes on: a command of that
-    stage which is refused here has its outcome from here."""
+    stage which is refused here has its outcome from here. `relaxed_s` is how long a round lasts at
+    least where a clock closes it: no decision waits for what comes of it, and a transaction costs
+    the same with little in it."""
 
     name: str
     inputs: tuple[str, ...]
@@ -109,6 +114,7 @@ class Stage:
     recall: Recall | None = None
     consumes: frozenset[str] | None = None
     passes_to: str = ""
+    relaxed_s: float = 0.0
 
     @property
     def changelog(self) -> str:

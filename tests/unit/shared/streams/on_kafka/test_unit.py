@@ -166,6 +166,34 @@ async def test_rounds_of_a_clock_rest_while_nothing_comes_and_end_at_once_when_s
     assert sum(commit.tally.rounds_closed for commit in committed.commits) > 0
 
 
+async def test_a_relaxed_stage_commits_once_a_round_however_often_something_comes() -> None:
+    committed = Committed()
+    stage = replace(counting(rounds=RoundSource.CLOCK), relaxed_s=0.5)
+    unit = a_unit(stage, committed)
+    records = submissions(PARTITIONS[0], 20)
+    async with running(unit):
+        await takes(unit, committed, records[0])
+        began_s, before = time.monotonic(), len(committed.commits)
+        for record in records[1:]:
+            unit.receive([record])
+            await asyncio.sleep(0.01)
+        await committed.some.wait()
+        while unit.committed.get(PARTITIONS[0]) != 20:
+            await asyncio.sleep(0.01)
+        assert time.monotonic() - began_s < 1.5
+        assert len(committed.commits) - before <= 3
+    outputs = sum(len(commit.outputs) for commit in committed.commits)
+    assert outputs >= 20
+
+
+async def test_a_relaxed_stage_that_goes_by_barriers_commits_at_once() -> None:
+    committed = Committed()
+    unit = a_unit(replace(counting(), relaxed_s=60.0), committed)
+    async with running(unit), asyncio.timeout(30):
+        await takes(unit, committed, *submissions(PARTITIONS[0], 3))
+    assert committed.commits[0].outputs
+
+
 async def test_a_round_that_is_due_ends_though_nothing_comes() -> None:
     committed = Committed()
     stage = counting(rounds=RoundSource.CLOCK)
