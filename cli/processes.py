@@ -29,6 +29,16 @@ MODULES: Final[Mapping[str, str]] = {
     "pricing": "services.pricing",
     "accounts": "services.pricing.accounts",
 }
+# With the reader of Slurm's completed jobs, which a region for tests does without.
+EVERY: Final[Mapping[str, str]] = {**MODULES, "ingest-jobcomp": "services.ingest.jobcomp"}
+# Which of them share a process where one machine runs all: what answers, and what no decision waits
+# for. Placement has one of its own.
+TOGETHER: Final[Mapping[str, Sequence[str]]] = {
+    "ingest": ("ingest", "ingest-jobcomp"),
+    "placement": ("placement",),
+    "answers": ("watch", "energy-api"),
+    "background": ("energy", "prediction", "pricing", "appdb-cache", "accounts"),
+}
 # These may have several workers: keyed stages share their Kafka partitions among them, of a single
 # stage one works and the others are standbys.
 STATEFUL: Final = ("energy", "appdb-cache", "prediction", "placement", "pricing", "accounts")
@@ -62,6 +72,7 @@ _TOKEN_ADDRESSES: Final = {
     _WEBHOOKS: "COPLACE_WEBHOOKS_TOKEN_ADDRESS",
 }
 _HTTP: Final = "rest HTTP"
+_TOGETHER: Final = "cli.together"
 # NumPy's libraries would start a thread a core in every process.
 _ONE_THREAD: Final = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
@@ -73,6 +84,8 @@ class Processes:
     `archive` is where topics go to files, empty where they do not; `history` the database of
     what was, None where it is not kept; `webhooks` that of what is posted. `choose_ports` finds a
     port for each name, `credentials` what a service of a secure installation needs to be believed.
+    `together` is which services share a process, by its name: these have no further workers, and
+    credentials of their own only where each has a process.
     """
 
     def __init__(
@@ -81,6 +94,7 @@ class Processes:
         environment: Mapping[str, str],
         *,
         modules: Mapping[str, str] = MODULES,
+        together: Mapping[str, Sequence[str]] | None = None,
         workers: int = 1,
         traced: bool,
         planned: bool = False,
@@ -104,17 +118,22 @@ class Processes:
             **({HISTORY: _HISTORY} if history else {}),
             **({WEBHOOKS: _WEBHOOKS} if webhooks else {}),
         }
+        shared = {one: name for name, members in (together or {}).items() for one in members}
         several = (*STATEFUL, PLANNER)
         self._workers = {
             name if number == 1 else f"{name}-{number}": module
             for name, module in every.items()
-            for number in range(1, (workers if name in several else 1) + 1)
+            for number in range(1, (workers if name in several and name not in shared else 1) + 1)
         }
+        # What each process runs, by its name.
+        self._members: dict[str, list[str]] = {}
+        for name in self._workers:
+            self._members.setdefault(shared.get(name, name), []).append(name)
         self._services = {module: name for name, module in every.items()}
         answering = [name for name, module in self._workers.items() if module in _GRPC_PORTS]
         further = map(_tokens, answering) if credentials else ()
         http = [_HTTP] if with_rest else []
-        named = [*self._workers, EMULATOR, *map(_grpc, answering), *further, *http]
+        named = [*self._members, EMULATOR, *map(_grpc, answering), *further, *http]
         self._ports = choose_ports(named)
 
     @property
@@ -182,19 +201,24 @@ class Processes:
 
     def services(self) -> list[Program]:
         """Return every service, the stateful ones as often as they have workers."""
-        return [
-            self._program(
-                *(name, module),
-                {
-                    **self._grpc_port(name, module),
-                    **self._of_rest(module),
-                    **({"COPLACE_ARCHIVE_WHERE": self._archive} if module == _ARCHIVE else {}),
-                    **self._of_history(module),
-                    **self._of_webhooks(module),
-                },
-            )
-            for name, module in self._workers.items()
-        ]
+        return [self._process(name, members) for name, members in self._members.items()]
+
+    def _process(self, name: str, members: Sequence[str]) -> Program:
+        own: dict[str, str] = {}
+        for each in members:
+            own |= self._of_service(each, self._workers[each])
+        if len(members) == 1:
+            return self._program(name, self._workers[name], own)
+        return self._program(name, _TOGETHER, own, name, *members)
+
+    def _of_service(self, name: str, module: str) -> Mapping[str, str]:
+        return {
+            **self._grpc_port(name, module),
+            **self._of_rest(module),
+            **({"COPLACE_ARCHIVE_WHERE": self._archive} if module == _ARCHIVE else {}),
+            **self._of_history(module),
+            **self._of_webhooks(module),
+        }
 
     def emulator(self) -> Program:
         """Return the emulated resource managers and nodes."""
@@ -250,7 +274,9 @@ class Processes:
             },
         }
 
-    def _program(self, name: str, module: str, further: Mapping[str, str]) -> Program:
+    def _program(
+        self, name: str, module: str, further: Mapping[str, str], *arguments: str
+    ) -> Program:
         port = self._ports[name]
         own = {"COPLACE_HTTP_PORT": str(port), "COPLACE_WORKER": name, **further}
         if self._credentials:
@@ -259,7 +285,7 @@ class Processes:
             own["COPLACE_TRACE_FILE"] = str(self._run_dir / "traces" / f"{name}.jsonl")
         return Program(
             name,
-            [sys.executable, "-m", module],
+            [sys.executable, "-m", module, *arguments],
             env={**self._environment, **own},
             ready_url=f"http://127.0.0.1:{port}/readyz",
         )

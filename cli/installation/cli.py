@@ -134,7 +134,7 @@ def rows(processes: Iterable[ProcessStatus]) -> list[Row]:
             "process": one.name,
             "pid": one.pid or None,
             "port": one.http_port or None,
-            "gRPC": one.grpc_port or None,
+            "gRPC": ", ".join(map(str, one.grpc_ports)) or None,
             "since (UTC)": utc(one.since_us) if one.since_us else None,
             "is": f"waiting for {one.waits_for}" if one.waits_for else "ready",
         }
@@ -144,13 +144,19 @@ def rows(processes: Iterable[ProcessStatus]) -> list[Row]:
 
 def logs(
     process: Annotated[
-        str | None, typer.Argument(help="As `coplace status` names it; all by default.")
+        str | None,
+        typer.Argument(help="As `coplace status` names it, or a service in it; all by default."),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as they come.")] = False,
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many of each.")] = 20,
 ) -> None:
     """Print the end of the log of one process, or of each."""
+    from cli.processes import TOGETHER
+
     known = Installation.last().logs()
+    sharing = [name for name, services in TOGETHER.items() if process in services]
+    if process not in known and sharing:
+        [process] = sharing
     if not known or (process is not None and process not in known):
         raise InstallationError(
             f"there is no log of {process or 'anything'} in {last_folder()}: "

@@ -64,13 +64,13 @@ class InstallationError(UnusableError):
 
 @dataclass(frozen=True, slots=True)
 class ProcessStatus:
-    """A process: what it waits for, empty once it is ready, its ports (0: none), and since when it
-    runs, in microseconds since 1970 (0: it does not)."""
+    """A process: what it waits for, empty once it is ready, its ports (0 or none: it has none), and
+    since when it runs, in microseconds since 1970 (0: it does not)."""
 
     name: str
     pid: int
     http_port: int
-    grpc_port: int
+    grpc_ports: Sequence[int]
     since_us: int
     waits_for: str
 
@@ -270,7 +270,7 @@ class Installation:
         on_begin: Callable[[Sequence[str]], object],
         on_state: OnState,
     ) -> InstallationRecord:
-        from cli.processes import MODULES, Processes
+        from cli.processes import EVERY, TOGETHER, Processes
         from cli.security import Security
         from cli.stages import create_topics
         from shared.process.settings import Settings
@@ -287,7 +287,9 @@ class Installation:
         processes = Processes(
             self.folder,
             shared,
-            modules={**MODULES, "ingest-jobcomp": "services.ingest.jobcomp"},
+            modules=EVERY,
+            # A process has the credentials of one service.
+            together=None if security else TOGETHER,
             traced=False,
             planned=planned,
             with_rest=with_rest,
@@ -435,12 +437,18 @@ def _alone() -> Iterator[None]:
 
 
 def _status(state: ProcessState, url: str | None, ports: Mapping[str, int]) -> ProcessStatus:
+    from cli.processes import TOGETHER
+
     since_us = clock_us() - state.uptime_s * 1_000_000
     return ProcessStatus(
         name=state.name,
         pid=state.pid,
         http_port=ports.get(state.name, 0),
-        grpc_port=ports.get(f"{state.name} gRPC", 0),
+        grpc_ports=[
+            ports[port]
+            for service in TOGETHER.get(state.name, (state.name,))
+            if (port := f"{service} gRPC") in ports
+        ],
         since_us=since_us if state.pid else 0,
         waits_for=_waits_for(state, url),
     )

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 # Who asks for longer is not answered, and no process that is asked for longer.
 _PATIENCE_S: Final = 10.0
@@ -66,9 +66,36 @@ class Readiness:
         self.waiting_for = waiting_for
 
 
+class ShownReadiness(Protocol):
+    """What a process shows of its readiness."""
+
+    alarm: str
+
+    @property
+    def waiting_for(self) -> str:
+        """Return what it waits for; empty where it does its work."""
+        ...
+
+
+class JointReadiness:
+    """The readiness of services that share a process, by their names."""
+
+    def __init__(self, parts: Mapping[str, Readiness]) -> None:
+        self._parts = parts
+        self.alarm = ""
+
+    @property
+    def waiting_for(self) -> str:
+        """Return what those that do not work yet wait for; with the name where there are others."""
+        waiting = {name: part.waiting_for for name, part in self._parts.items() if part.waiting_for}
+        if len(self._parts) == 1:
+            return "".join(waiting.values())
+        return "; ".join(f"{name}: {what}" for name, what in waiting.items())
+
+
 @asynccontextmanager
 async def http_server(
-    host: str, port: int, readiness: Readiness, metrics: Callable[[], bytes]
+    host: str, port: int, readiness: ShownReadiness, metrics: Callable[[], bytes]
 ) -> AsyncIterator[int]:
     """Serve /healthz, /readyz and /metrics; yields the port, a free one where it is to be 0."""
     handler = partial(_Handler, _pages(readiness, metrics), asyncio.get_running_loop())
@@ -85,11 +112,12 @@ async def http_server(
 
 def _end(server: ThreadingHTTPServer) -> None:
     """End the server's loop: a connection wakes it up."""
+    host, port = str(server.server_address[0]), server.server_address[1]
     ending = threading.Thread(target=server.shutdown, daemon=True)
     ending.start()
     while ending.is_alive():
         with suppress(OSError):
-            socket.create_connection(server.server_address[:2], _CONNECTED_WITHIN_S).close()
+            socket.create_connection((host, port), _CONNECTED_WITHIN_S).close()
         ending.join(_CONNECTED_WITHIN_S)
 
 
@@ -100,7 +128,7 @@ def _server_of(host: str) -> type[ThreadingHTTPServer]:
     return type("HealthServer", (ThreadingHTTPServer,), own)
 
 
-def _pages(readiness: Readiness, metrics: Callable[[], bytes]) -> Pages:
+def _pages(readiness: ShownReadiness, metrics: Callable[[], bytes]) -> Pages:
     def healthz() -> Answer:
         return Answer(b"alive\n")
 

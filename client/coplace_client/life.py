@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from coplace_client.clock import ClockJumpedError, GuardedClock
-from coplace_client.health import Readiness, http_server
+from coplace_client.health import ShownReadiness, http_server
 
 # How soon a clock that jumped is noticed in a process that does not ask for the time.
 _CLOCK_WATCH_S: Final = 1.0
@@ -33,7 +33,7 @@ async def pause(stop: asyncio.Event, pause_s: float) -> None:
 @asynccontextmanager
 async def observed(
     address: tuple[str, int],
-    readiness: Readiness,
+    readiness: ShownReadiness,
     metrics: Callable[[], bytes],
     clock: GuardedClock | None,
     end: Callable[[ClockJumpedError], None],
@@ -48,7 +48,7 @@ async def observed(
 
 
 async def watch_clock(
-    readiness: Readiness, clock: GuardedClock, end: Callable[[ClockJumpedError], None]
+    readiness: ShownReadiness, clock: GuardedClock, end: Callable[[ClockJumpedError], None]
 ) -> None:
     """Raise the alarm while the wall clock is off, and call `end` when it stays so."""
     while True:

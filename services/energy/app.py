@@ -6,7 +6,8 @@ from services.energy.adapters import read_coefficients
 from services.energy.adapters.drift_meter import DriftMeter
 from services.energy.processor import advisor, appdb, learner
 from services.energy.settings import EnergySettings
-from shared.process.settings import Settings, settings
+from shared.process.life import Process, run_process
+from shared.process.settings import Settings
 from shared.streams.on_kafka.service import run_service
 from shared.streams.stages.stage import RELAXED_S, Stage
 
@@ -70,7 +71,12 @@ def stages(
     ]
 
 
+async def serve(process: Process) -> None:
+    """Run the stages until the process shall stop."""
+    meter = DriftMeter()
+    await run_service(process, stages(process.settings, meter=meter), meter.register)
+
+
 def main() -> None:
     """Run the process of the energy model."""
-    meter = DriftMeter()
-    run_service("energy", stages(settings(), meter=meter), meter.register)
+    run_process("energy", serve)

@@ -20,8 +20,8 @@ from shared.pricing.settings import RateSettings
 from shared.pricing.terms import KIND, TOPIC, PriceTerms
 from shared.process.crash import end_process
 from shared.process.grpc_server import grpc_server
-from shared.process.life import Process
-from shared.process.settings import Settings, settings
+from shared.process.life import Process, run_process
+from shared.process.settings import Settings
 from shared.streams.on_kafka.deployment import Deployment
 from shared.streams.on_kafka.service import run_service
 from shared.streams.on_kafka.waiting import wait_for_topics
@@ -92,8 +92,8 @@ def stages(
     ]
 
 
-def main() -> None:
-    """Run the process: decisions, and beside them answers."""
+async def serve(process: Process) -> None:
+    """Decide until the process shall stop, and answer beside that."""
     sys.setswitchinterval(QUICK_SWITCH_S)
     own, duty = PlacementSettings(), Duty()
 
@@ -114,4 +114,9 @@ def main() -> None:
                 yield
 
     measuring = partial(meter.watch, duty=duty)
-    run_service(NAME, stages(settings(), own, duty), measuring, answering)
+    await run_service(process, stages(process.settings, own, duty), measuring, answering)
+
+
+def main() -> None:
+    """Run the process of placement."""
+    run_process(NAME, serve)

@@ -13,7 +13,8 @@ from shared.placement.settings import RuleSettings
 from shared.planning.order_search import OrderSearch
 from shared.planning.region_order import RegionOrder, Scheduling
 from shared.planning.searches import Searches
-from shared.process.settings import Settings, settings
+from shared.process.life import Process, run_process
+from shared.process.settings import Settings
 from shared.process.tariff_files import read_tariffs
 from shared.scheduling.list_scheduling import PriorityRule
 from shared.streams.on_kafka.service import run_service
@@ -88,7 +89,13 @@ def _solver(own: PlannerSettings, searches: Searches, rule: PriorityRule) -> Sch
     return DecompositionPlanner(rule, searches, own.solve_s, longest_s=own.longest_solve_s)
 
 
+async def serve(process: Process) -> None:
+    """Plan until the process shall stop."""
+    searches = Searches()
+    planned = stages(process.settings, searches=searches)
+    await run_service(process, planned, partial(watch, searches))
+
+
 def main() -> None:
     """Run the process of a planner."""
-    searches = Searches()
-    run_service("planner", stages(settings(), searches=searches), partial(watch, searches))
+    run_process("planner", serve)

@@ -13,7 +13,8 @@ from services.prediction.processor import CONSUMES, Prediction
 from services.prediction.publish import OUTPUT, POWER_OUTPUT, SOURCE
 from services.prediction.settings import PredictionSettings
 from shared.catalogue.schemas import names_of
-from shared.process.settings import Settings, settings
+from shared.process.life import Process, run_process
+from shared.process.settings import Settings
 from shared.streams.on_kafka.service import run_service
 from shared.streams.stages.stage import RELAXED_S, Stage
 
@@ -60,7 +61,12 @@ def stages(shared: Settings, meter: PowerMeter | None = None) -> list[Stage]:
     ]
 
 
+async def serve(process: Process) -> None:
+    """Run the stages until the process shall stop."""
+    meter = PowerMeter()
+    await run_service(process, stages(process.settings, meter), meter.register)
+
+
 def main() -> None:
     """Run the process of prediction."""
-    meter = PowerMeter()
-    run_service("prediction", stages(settings(), meter), meter.register)
+    run_process("prediction", serve)

@@ -6,7 +6,8 @@ from services.pricing.adapters import ChargeMeter
 from services.pricing.processor import CHARGES, CONSUMES, STANDINGS, PriceRule, PricingProcessor
 from services.pricing.restoring import recall_outputs, repair_state
 from services.pricing.settings import PricingSettings
-from shared.process.settings import Settings, settings
+from shared.process.life import Process, run_process
+from shared.process.settings import Settings
 from shared.streams.on_kafka.service import run_service
 from shared.streams.stages.stage import RELAXED_S, Stage
 
@@ -36,7 +37,12 @@ def stages(settings: Settings, meter: ChargeMeter | None = None) -> list[Stage]:
     ]
 
 
+async def serve(process: Process) -> None:
+    """Run the stage until the process shall stop."""
+    meter = ChargeMeter()
+    await run_service(process, stages(process.settings, meter), meter.register)
+
+
 def main() -> None:
     """Run the process of pricing."""
-    meter = ChargeMeter()
-    run_service("pricing", stages(settings(), meter), meter.register)
+    run_process("pricing", serve)

@@ -1,22 +1,24 @@
 """The life of a service process: start, work, stop when asked, and end at once when broken."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
 import structlog
+from structlog.contextvars import bind_contextvars
 
+from coplace_client.clock import GuardedClock
 from coplace_client.errors import CannotStartError, WrongSettingsError
-from coplace_client.health import Readiness
+from coplace_client.health import JointReadiness, Readiness
 from coplace_client.life import observed, pause, stop_on_signals
 from shared.process.clock import process_clock
 from shared.process.crash import end_process
 from shared.process.logging import configure_logging
 from shared.process.memory import collect_rarely
 from shared.process.settings import Settings, settings
-from shared.process.telemetry import Telemetry
+from shared.process.telemetry import Telemetry, exposition
 
 _LOOK_AGAIN_S: Final = 5.0
 
@@ -72,30 +74,60 @@ def run_process(name: str, main: Main) -> None:
     SIGTERM and SIGINT ask it to stop. An exception ends the process with exit code 1; of a
     CannotStartError and of wrong settings one line says what to do.
     """
+    run_together(name, {name: main})
+
+
+def run_together(name: str, mains: Mapping[str, Main]) -> None:
+    """Run several services in the process `name`, as `run_process` runs one, until all have
+    returned. Each keeps its logs, metrics and traces; what ends one ends all."""
     collect_rarely()
-    config = settings()
+    config, stop = settings(), asyncio.Event()
     configure_logging(name, config.log_level)
-    telemetry = Telemetry(name, config)
+    measured = {each: Telemetry(each, config) for each in mains}
+    processes = {each: Process(config, own, stop=stop) for each, own in measured.items()}
     try:
-        asyncio.run(_run(main, Process(config, telemetry)))
-    except (CannotStartError, WrongSettingsError) as error:
-        telemetry.close()
+        asyncio.run(_run(mains, processes))
+    except WrongSettingsError:  # `run` says so
+        _close(measured)
+        raise
+    except CannotStartError as error:
+        _close(measured)
         log.critical("cannot start", problem=str(error))
         raise SystemExit(1) from None
     except Exception as error:  # noqa: BLE001 the process ends here, whatever it was
-        telemetry.close()
+        _close(measured)
         end_process(name, error)
-    telemetry.close()
+    _close(measured)
     log.info("stopped")
 
 
-async def _run(main: Main, process: Process) -> None:
-    config, telemetry = process.settings, process.telemetry
+def _close(measured: Mapping[str, Telemetry]) -> None:
+    for telemetry in measured.values():
+        telemetry.close()
+
+
+async def _run(mains: Mapping[str, Main], processes: Mapping[str, Process]) -> None:
+    """Run each main in a task, whose logs say its name."""
+    first, *_ = processes.values()
+    config, stop = first.settings, first.stop
     clock = None if config.is_emulated else process_clock()
+    for process in processes.values():
+        _watch(process, clock)
+    stop_on_signals(stop)
+    address, end = (config.http_host, config.http_port), partial(end_process, "clock")
+    readiness = JointReadiness({name: each.readiness for name, each in processes.items()})
+    measured = {name: each.telemetry for name, each in processes.items()}
+    async with observed(address, readiness, partial(exposition, measured), clock, end):
+        await asyncio.gather(*(_named(name, mains[name], each) for name, each in processes.items()))
+
+
+def _watch(process: Process, clock: GuardedClock | None) -> None:
+    telemetry, readiness = process.telemetry, process.readiness
     if clock is not None:
         telemetry.watch_clock(lambda: clock.off_us / 1e6)
-    telemetry.watch_readiness(lambda: not process.readiness.waiting_for)
-    stop_on_signals(process.stop)
-    address, end = (config.http_host, config.http_port), partial(end_process, "clock")
-    async with observed(address, process.readiness, telemetry.exposition, clock, end):
-        await main(process)
+    telemetry.watch_readiness(lambda: not readiness.waiting_for)
+
+
+async def _named(name: str, main: Main, process: Process) -> None:
+    bind_contextvars(service=name)
+    await main(process)

@@ -20,7 +20,7 @@ def configure_logging(service: str, level: str) -> None:
     """Send what structlog and the libraries' loggers say to one JSON stream."""
 
     def add_service(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-        event["service"] = service
+        event.setdefault("service", service)  # or that of a service that shares the process
         return event
 
     shared: list[Processor] = [

@@ -1,6 +1,6 @@
 """Metrics for Prometheus and traces for a collector or a file, through OpenTelemetry."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
@@ -9,7 +9,8 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, Metric, ProcessCollector, generate_latest
+from prometheus_client.registry import Collector
 
 from shared.process.settings import Settings
 
@@ -23,7 +24,6 @@ class Telemetry:
     def __init__(self, service: str, settings: Settings) -> None:
         resource = Resource.create({SERVICE_NAME: service})
         self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)
         reader = PrometheusMetricReader(
             registry=self.registry, prefix="coplace", scope_info_enabled=False
         )
@@ -33,10 +33,6 @@ class Telemetry:
         self.tracer = self._tracers.get_tracer("coplace") if self._tracers else None
         """None where traces go nowhere."""
         self.is_emulated = settings.is_emulated
-
-    def exposition(self) -> bytes:
-        """Return all metrics as Prometheus reads them."""
-        return generate_latest(self.registry)
 
     def watch_clock(self, off_s: Callable[[], float]) -> None:
         """Ask, whenever the metrics are read, how far the wall clock is off."""
@@ -60,6 +56,39 @@ class Telemetry:
         if self._tracers:
             self._tracers.shutdown()
         self._meters.shutdown()
+
+
+def exposition(services: Mapping[str, Telemetry]) -> bytes:
+    """Return the metrics of a process as Prometheus reads them; with the label `service` where
+    several share it."""
+    process = CollectorRegistry()
+    ProcessCollector(registry=process)
+    if len(services) == 1:
+        return generate_latest(process) + b"".join(
+            generate_latest(each.registry) for each in services.values()
+        )
+    process.register(_Labelled({name: each.registry for name, each in services.items()}))
+    return generate_latest(process)
+
+
+class _Labelled(Collector):
+    """The metrics of several registries, each with the name of its own as a label."""
+
+    def __init__(self, registries: Mapping[str, CollectorRegistry]) -> None:
+        self._registries = registries
+
+    def collect(self) -> Iterable[Metric]:
+        """Return each metric once, with the samples of all."""
+        found: dict[str, Metric] = {}
+        for service, registry in self._registries.items():
+            for metric in registry.collect():
+                kind = metric.name, metric.documentation, metric.type, metric.unit
+                own = found.setdefault(metric.name, Metric(*kind))
+                own.samples += [
+                    sample._replace(labels={**sample.labels, "service": service})
+                    for sample in metric.samples
+                ]
+        return found.values()
 
 
 def _tracer_provider(resource: Resource, settings: Settings) -> TracerProvider | None:

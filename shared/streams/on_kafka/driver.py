@@ -30,7 +30,7 @@ from shared.streams.stages.stage import Stage
 from shared.streams.stages.unit import unit_count
 
 _POLL_MS = 200
-# A stage that nothing comes to looks up less often whether it shall stop or has other partitions.
+# A stage without work looks up less often whether it shall stop or has other partitions.
 _QUIET_POLL_MS = 1_000
 _QUIET_POLLS = 10
 _BEATS_A_SESSION = 5

@@ -28,7 +28,7 @@ Positions = Callable[[Sequence[TopicPartition]], Awaitable[Mapping[TopicPartitio
 
 BATCH_RECORDS = 500
 # Faust wakes up so often although nothing comes: at every 20 ms that is 4 % of a core.
-_GATHER_S = 0.25
+_GATHER_S = 0.5
 # A killed process reads again what it handled since: handlers do not mind.
 _COMMIT_S = 2.0
 _BEATS_A_SESSION = 5

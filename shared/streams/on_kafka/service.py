@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from opentelemetry.metrics import Meter as InstrumentFactory
 
 from shared.catalogue.topics import DLQ_PREFIX
-from shared.process.life import Process, run_process
+from shared.process.life import Process
 from shared.streams.on_kafka.driver import run_stages
 from shared.streams.on_kafka.waiting import wait_for_topics
 from shared.streams.stages import outcomes
@@ -14,31 +14,27 @@ from shared.streams.stages.stage import Stage
 from shared.streams.telemetry import hooks_of
 
 
-def run_service(
-    name: str,
+async def run_service(
+    process: Process,
     stages: Sequence[Stage],
     register: Callable[[InstrumentFactory], None] | None = None,
     beside: Callable[[Process], AbstractAsyncContextManager[None]] | None = None,
 ) -> None:
-    """Run stages on Kafka as this process's work; `register` creates instruments of its own,
+    """Run stages on Kafka as a process's work; `register` creates instruments of its own,
     `beside` does what shall be done while they run."""
-
-    async def main(process: Process) -> None:
-        if register is not None:
-            register(process.telemetry.meter)
-        await wait_for_topics(process.settings, _topics(stages), process.readiness, process.stop)
-        process.readiness.wait_for("Kafka partitions and their state")
-        async with beside(process) if beside else nullcontext():
-            await run_stages(
-                stages,
-                process.settings,
-                process.stop,
-                hooks_of(process.telemetry),
-                process.readiness.ready,
-                process.readiness.refuse,
-            )
-
-    run_process(name, main)
+    if register is not None:
+        register(process.telemetry.meter)
+    await wait_for_topics(process.settings, _topics(stages), process.readiness, process.stop)
+    process.readiness.wait_for("Kafka partitions and their state")
+    async with beside(process) if beside else nullcontext():
+        await run_stages(
+            stages,
+            process.settings,
+            process.stop,
+            hooks_of(process.telemetry),
+            process.readiness.ready,
+            process.readiness.refuse,
+        )
 
 
 def _topics(stages: Sequence[Stage]) -> set[str]:

@@ -20,7 +20,7 @@ from shared.catalogue.event import Event
 from shared.catalogue.record import Record, TopicPartition
 from shared.catalogue.topics import DLQ_PREFIX
 from shared.process.crash import end_process
-from shared.process.life import Process, run_process
+from shared.process.life import Process
 from shared.process.redis_client import redis_client, wait_for_redis
 from shared.streams.on_kafka.deployment import Deployment
 from shared.streams.on_kafka.faust_app import run_stateless, stateless_app
@@ -39,9 +39,9 @@ from shared.streams.telemetry import hooks_of
 
 Entry = TypeVar("Entry")
 # How soon a Redis that lost everything is noticed while nothing new arrives.
-_WATCH_S: Final = 2.0
+_WATCH_S: Final = 5.0
 # Kafka is asked in every so many of these.
-_KAFKA_EVERY: Final = 5
+_KAFKA_EVERY: Final = 2
 _LOOK_AGAIN_S: Final = 5.0
 # What no record is to blame for.
 _NO_RECORDS_FAULT: Final = (LostPositionError, RedisConnectionError, RedisTimeoutError, KafkaError)
@@ -215,43 +215,40 @@ class Applier(Generic[Entry]):
             return None
 
 
-def run_read_model(
+async def run_read_model(
+    process: Process,
     name: str,
     create: Callable[[Redis, Name], ReadModel[Entry]],
     entry_of: Callable[[Event], Entry | None],
 ) -> None:
-    """Keep a read model as this process's work."""
-
-    async def main(process: Process) -> None:
-        deployment = Deployment.from_settings(process.settings, hooks_of(process.telemetry))
-        redis = redis_client(process.settings)
-        model = create(redis, deployment.name)
-        topics = {*model.topics, *(DLQ_PREFIX + topic for topic in model.topics)}
-        await wait_for_topics(process.settings, topics, process.readiness, process.stop)
-        await wait_for_redis(process.settings, redis, process.readiness, process.stop)
-        check = ReadModelCheck(deployment, name, model)
-        await _wait_until_it_follows(name, check, process, deployment.hooks.meter)
-        async with redis, KafkaPublisher(deployment, name) as dead_letters:
-            applier = Applier(
-                deployment,
-                name,
-                model,
-                entry_of,
-                dead_letters,
-                check.check,
-                lambda topic: check.topic_ids[topic],
-            )
-            handlers = dict.fromkeys(model.topics, applier.apply)
-            app = stateless_app(deployment, name, handlers, applier.positions)
-            watching = asyncio.create_task(applier.watch())
-            deployment.hooks.meter.begin(name, 0)
-            process.readiness.ready()
-            await run_stateless(app, process.stop)
-            watching.cancel()
-            await asyncio.wait([watching])
-            check.close()
-
-    run_process(name, main)
+    """Keep a read model as a process's work."""
+    deployment = Deployment.from_settings(process.settings, hooks_of(process.telemetry))
+    redis = redis_client(process.settings)
+    model = create(redis, deployment.name)
+    topics = {*model.topics, *(DLQ_PREFIX + topic for topic in model.topics)}
+    await wait_for_topics(process.settings, topics, process.readiness, process.stop)
+    await wait_for_redis(process.settings, redis, process.readiness, process.stop)
+    check = ReadModelCheck(deployment, name, model)
+    await _wait_until_it_follows(name, check, process, deployment.hooks.meter)
+    async with redis, KafkaPublisher(deployment, name) as dead_letters:
+        applier = Applier(
+            deployment,
+            name,
+            model,
+            entry_of,
+            dead_letters,
+            check.check,
+            lambda topic: check.topic_ids[topic],
+        )
+        handlers = dict.fromkeys(model.topics, applier.apply)
+        app = stateless_app(deployment, name, handlers, applier.positions)
+        watching = asyncio.create_task(applier.watch())
+        deployment.hooks.meter.begin(name, 0)
+        process.readiness.ready()
+        await run_stateless(app, process.stop)
+        watching.cancel()
+        await asyncio.wait([watching])
+        check.close()
 
 
 async def _wait_until_it_follows(

@@ -114,3 +114,13 @@ def test_a_log_that_is_not_there_is_refused_with_those_that_are(tmp_path: Path) 
     (tmp_path / "log" / "kafka.log").touch()
     remember_folder(tmp_path)
     assert refusal("logs", "../kafka").endswith(f"no log of ../kafka in {tmp_path}: kafka")
+
+
+def test_the_log_of_a_service_that_shares_a_process_is_that_of_the_process(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / "background.log").write_text("charged\n")
+    remember_folder(tmp_path)
+    said("logs", "pricing")
+    assert capfd.readouterr().out == "charged\n"

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 
@@ -16,13 +17,13 @@ import structlog
 from coplace.v1.jobs_pb2 import JobRequeued
 
 from coplace_client import health
-from coplace_client.health import Readiness, http_server
+from coplace_client.health import JointReadiness, Readiness, http_server
 from shared.catalogue.event import Event
 from shared.catalogue.trace import job_traceparent
 from shared.domain.rounds import RoundSource
 from shared.process.logging import configure_logging
 from shared.process.settings import Settings
-from shared.process.telemetry import Telemetry
+from shared.process.telemetry import Telemetry, exposition
 from shared.streams.stages.hooks import Tally
 from shared.streams.telemetry import hooks_of
 
@@ -43,7 +44,8 @@ def logs_as_before() -> Iterator[None]:
 async def served(readiness: Readiness) -> AsyncIterator[tuple[int, Telemetry]]:
     """The port of a process's HTTP server."""
     telemetry = Telemetry("pricing", Settings())
-    async with http_server("127.0.0.1", 0, readiness, telemetry.exposition) as port:
+    shown = partial(exposition, {"pricing": telemetry})
+    async with http_server("127.0.0.1", 0, readiness, shown) as port:
         yield port, telemetry
     telemetry.close()
 
@@ -124,6 +126,40 @@ async def test_batches_are_counted_by_stage_and_unit() -> None:
     assert 'coplace_records_in_total{stage="pricing",unit="3"} 6.0' in text
     assert 'coplace_dead_letters_total{stage="pricing",unit="3"} 2.0' in text
     assert 'coplace_batch_duration_seconds_bucket{le="0.005",stage="pricing",unit="3"} 2.0' in text
+
+
+def test_services_that_share_a_process_have_metrics_by_their_names() -> None:
+    services = {name: Telemetry(name, Settings()) for name in ("energy", "pricing")}
+    for number, telemetry in enumerate(services.values(), 1):
+        hooks_of(telemetry).meter.batch("stage", 0, Tally(records_in=number), 0.004)
+    lines = exposition(services).decode().splitlines()
+    for telemetry in services.values():
+        telemetry.close()
+    wanted = 'coplace_records_in_total{service="%s",stage="stage",unit="0"} %s'
+    assert {wanted % ("energy", "1.0"), wanted % ("pricing", "2.0")} <= set(lines)
+    kinds = [line for line in lines if line.startswith("# TYPE")]
+    assert len(kinds) == len(set(kinds))
+    assert sum(line.startswith("process_cpu_seconds_total") for line in lines) == 1
+
+
+async def test_a_server_that_nobody_connects_to_ends_at_once() -> None:
+    began_s = time.monotonic()
+    async with served(Readiness()):
+        pass
+    assert time.monotonic() - began_s < 5.0
+
+
+async def test_services_that_share_a_process_are_ready_once_all_are() -> None:
+    energy, pricing = Readiness(), Readiness()
+    pricing.wait_for("topics jobs.events")
+    joint = JointReadiness({"energy": energy, "pricing": pricing})
+    assert joint.waiting_for == "energy: start-up; pricing: topics jobs.events"
+    energy.ready()
+    assert joint.waiting_for == "pricing: topics jobs.events"
+    pricing.ready()
+    assert joint.waiting_for == ""
+    pricing.refuse("Kafka was replaced")
+    assert joint.waiting_for == "pricing: an operator: Kafka was replaced"
 
 
 def test_a_span_file_holds_one_trace_from_event_to_event(tmp_path: Path) -> None:
