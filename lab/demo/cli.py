@@ -58,7 +58,10 @@ def demo(
     from lab.demo.run import run_first_answer, run_on_servers, run_sharing
 
     options = DemoOptions(
-        seed, jobs, policy, out, swf, coefficients, workers, secure=secure, reports=reports
+        *(seed, jobs, policy, out, swf, coefficients, workers),
+        secure=secure,
+        reports=reports,
+        together=workers == 1 and not secure,
     )
     if compare_sharing:
         if kafka:

@@ -26,7 +26,8 @@ class DemoOptions:
     the operators declare what a cluster and the region may draw; a `secure` run on Kafka has TLS,
     passwords and access control everywhere. Without `sharing` nobody has a neighbour that slows him
     down at all. `without` names effects that are left out of what really happens; `reports` is a
-    folder of EAR's, imported before the first job."""
+    folder of EAR's, imported before the first job. With `together` services share processes on
+    Kafka as `coplace up` has them; where they have several workers or credentials they cannot."""
 
     seed: int = 1
     jobs: int = 1000
@@ -40,6 +41,7 @@ class DemoOptions:
     sharing: bool = True
     without: str | None = None
     reports: Path | None = None
+    together: bool = False
 
     @property
     def simulation(self) -> SimulationSettings:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cli.kafka_topics import KafkaTopics
-from cli.processes import Processes
+from cli.processes import TOGETHER, Processes
 from cli.security import Security
 from cli.stages import create_topics
 from deploy.local.program import Program
@@ -66,6 +66,7 @@ def playing(
     processes = Processes(
         servers.run_dir,
         environment,
+        together=TOGETHER if options.together else None,
         workers=options.workers,
         traced=True,
         planned=options.planned,

@@ -1,8 +1,8 @@
 """`kill -9` of any of our processes and of Redis in the middle of a run changes nothing of what the
 run decides and charges. Kafka has a module of its own: another worker takes it.
 
-A run takes as long to begin as to be played: those without whom nothing is decided or charged are
-struck in one run, and the others in one whose every connection is encrypted and whose every process
+A run takes as long to begin as to be played: the processes that services share are struck in one
+run, and those of each service in one whose every connection is encrypted and whose every process
 may do no more than it has to.
 """
 
@@ -16,12 +16,18 @@ from cli.rotation import has_begun
 from deploy.local.servers import LocalServers
 from lab.demo.options import DemoOptions
 from lab.demo.parity import first_difference
-from tests.chaos.kills.blows import CREDENTIALS, TARGETS, on_each, rotation_amid_kills, run
+from tests.chaos.kills.blows import (
+    CREDENTIALS,
+    SHARED_TARGETS,
+    TARGETS,
+    on_each,
+    rotation_amid_kills,
+    run,
+)
 from tests.chaos.kills.matrix import secure_servers
 from tests.e2e.conftest import KILLS
 
-_OPEN: Final = ("ingest", "placement", "pricing", "accounts", "simulation")
-_SECURE: Final = [target for target in TARGETS if target not in (*_OPEN, "kafka")]
+_SECURE: Final = [target for target in TARGETS if target != "kafka"]
 
 
 @pytest.fixture
@@ -35,9 +41,9 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_kills_in_the_middle_of_a_run_change_none_of_its_files(
     chaos_seed: int, undisturbed: DemoOptions, servers: LocalServers, out: Path
 ) -> None:
-    print(f"COPLACE_CHAOS_SEED={chaos_seed} draws when they are killed: {_OPEN}")
-    blows = on_each(_OPEN, undisturbed.jobs, KILLS, chaos_seed)
-    run(replace(undisturbed, out=out), servers, blows, print)
+    print(f"COPLACE_CHAOS_SEED={chaos_seed} draws when they are killed: {SHARED_TARGETS}")
+    blows = on_each(SHARED_TARGETS, undisturbed.jobs, KILLS, chaos_seed)
+    run(replace(undisturbed, out=out, together=True), servers, blows, print)
     assert first_difference(undisturbed.out, out) is None
 
 

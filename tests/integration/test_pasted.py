@@ -16,8 +16,8 @@ import pytest
 import typer
 from coplace.v1.placement_service_pb2 import JOB_STANDING_DECIDED, JOB_STANDING_RESERVED
 
-from cli.processes import TOGETHER
 from cli.main import app
+from cli.processes import TOGETHER
 from deploy.local.supervision import Supervisor
 from documents.reference.metrics import by_process
 from tests.support.manager import ScriptedManager

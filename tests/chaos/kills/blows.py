@@ -12,7 +12,7 @@ from kafka.errors import KafkaError
 from redis.exceptions import RedisError
 
 from cli.believing_servers import RunningServers
-from cli.processes import EMULATOR, MODULES, PLANNER
+from cli.processes import EMULATOR, MODULES, PLANNER, TOGETHER
 from cli.rotation import Rotation
 from cli.security import Security
 from deploy.local.servers import LocalServers
@@ -23,6 +23,8 @@ from shared.process.refusals import RefusedError
 
 SERVERS: Final = ("kafka", "redis")
 TARGETS: Final = (*MODULES, EMULATOR, *SERVERS)
+# Where services share processes.
+SHARED_TARGETS: Final = (*TOGETHER, EMULATOR)
 # No process: all of a secure run's are renewed.
 CREDENTIALS: Final = "credentials"
 # Where plans are followed: who proposes, and who sequences and decides, each of two workers.

@@ -31,6 +31,7 @@ from shared.process.settings import Settings
 from tests.chaos.kills.blows import (
     CREDENTIALS,
     OF_PLANS,
+    SHARED_TARGETS,
     TARGETS,
     Blow,
     UndealtBlowsError,
@@ -108,6 +109,8 @@ class Struck:
     seed: int
     workers: int
     blows: tuple[Blow, ...]
+    # Whether services share processes.
+    together: bool = False
 
     @property
     def name(self) -> str:
@@ -115,7 +118,8 @@ class Struck:
         what = "stopped" if self.blows[0].stopped_s else "killed"
         if self.target == CREDENTIALS:
             what = "rotated"
-        return f"{self.target}-{what}-{self.seed}"
+        shared = "-shared" if self.together else ""
+        return f"{self.target}{shared}-{what}-{self.seed}"
 
     @property
     def what(self) -> str:
@@ -130,7 +134,7 @@ class Struck:
     def play(self, venue: Venue) -> str | None:
         """The first difference from the run that nobody disturbed."""
         out = path_within(venue.options.out, self.name)
-        struck = replace(venue.options, out=out, workers=self.workers)
+        struck = replace(venue.options, out=out, workers=self.workers, together=self.together)
         with venue.servers() as (servers, security):
             run(struck, servers, self.blows, venue.tell, security)
         return first_difference(venue.undisturbed, out)
@@ -214,8 +218,13 @@ def trials(
     if secure:
         of_all = [Struck(EVERYTHING, seed, 1, _of_everything(jobs, seed)) for seed in seeds]
         return [*of_plans, *of_all, *killed, *stopped, *rotated]
+    shared = [
+        Struck(target, seed, 1, tuple(draw([target], jobs, kills, seed)), together=True)
+        for target in SHARED_TARGETS
+        for seed in seeds
+    ]
     overturned = [Overturned(upheaval, seed) for seed in seeds for upheaval in upheavals()]
-    return [*of_plans, *killed, *stopped, *overturned]
+    return [*of_plans, *killed, *shared, *stopped, *overturned]
 
 
 def _of_everything(jobs: int, seed: int) -> tuple[Blow, ...]:
