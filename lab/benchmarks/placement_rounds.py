@@ -46,7 +46,7 @@ import asyncio
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from multiprocessing import Pipe, get_context
@@ -95,11 +95,11 @@ USERS, RUNS_OF_USER = 40, 3
 PAUSE_S = 0.1
 
 
-def clusters(count: int, partitions: int = 0) -> Iterator[Event]:
+def clusters(count: int, partitions: int = 0, nodes: int = NODES) -> Iterator[Event]:
     """Yield what a region of so many clusters knows: each is of one of the two node models."""
-    yield from region.models()
+    yield from region.models(nodes)
     for number in range(3, count + 1):
-        yield region.declared(f"p{2 - number % 2}", cluster=f"p{number}")
+        yield region.declared(f"p{2 - number % 2}", nodes, cluster=f"p{number}")
     for number in range(1, count + 1) if partitions else ():
         name = f"p{number}"
         parts = list(overlapping(name, partitions))
@@ -262,7 +262,11 @@ class Rounds:
         reordered: int = 0,
         looking: bool = False,
         queued: int = QUEUED,
+        nodes: int = NODES,
+        kept: Callable[[Mapping[str, bytes | None]], object] = id,
     ) -> None:
+        self._kept = kept
+        self._next_job = max(10**5, 2 * queued)
         self._reordered = reordered
         self._draining, self._partitions = draining, partitions
         self._has_users = runtimes is not None
@@ -274,7 +278,7 @@ class Rounds:
         expected = runtimes or Runtimes.REQUESTED
         rules = PolicySettings(runtimes=expected, order=order, discipline=discipline)
         self.placement = Placement({}, rules, 7.0)
-        region.feed(self.placement, clusters(count, partitions))
+        region.feed(self.placement, clusters(count, partitions, nodes))
         if is_capped:
             region.feed(self.placement, caps(count))
         region.feed(self.placement, maintained(count, reserved))
@@ -293,7 +297,7 @@ class Rounds:
     def play(self, number: int) -> None:
         """Play one round: confirmations, ends and submissions come, and it is decided."""
         now_us = self._now_us(number)
-        new = self._submissions(10**5 + number * 100, PER_ROUND)
+        new = self._submissions(self._next_job + number * 100, PER_ROUND)
         is_planned = self._planned and not number % self._planned
         plans = [*self.planner.plan(self.placement, number - 1)] if is_planned else []
         ending = self._started if self._draining else PER_ROUND
@@ -360,7 +364,7 @@ class Rounds:
     def _decide(self, number: int) -> list[PlacementDecided]:
         number += self._before
         decided = region.decisions(self.placement.end_round(Round(number, self._now_us(number))))
-        self.placement.changes()
+        self._kept(self.placement.changes())
         return decided
 
     @staticmethod
