@@ -272,6 +272,10 @@ bench-quick: setup system-counting ## what a job and a round cost beside the fig
 bench-idle: setup ## what the region that `coplace up` started takes of a core while nothing comes
 	$(BIN)/python -m lab.benchmarks.system.idle
 
+.PHONY: bench-region
+bench-region: setup ## how many jobs and nodes one placement serves: rounds, memory, state: QUEUED=100000 NODES_OF_REGION=20000
+	$(BIN)/python -m lab.benchmarks.region_size $(or $(QUEUED),100000) $(or $(NODES_OF_REGION),20000)
+
 .PHONY: bench-watching
 bench-watching: setup system-servers ## how long watchers over gRPC wait beside Kafka, and what a thousand cost placement
 	$(BIN)/python -m lab.benchmarks.system.watching measure
