@@ -40,7 +40,6 @@ class CommittedTopics:
             # An offset that was removed is no reason to continue elsewhere: nothing is left out.
             auto_offset_reset="none",
             max_partition_fetch_bytes=deployment.max_record_bytes,
-            fetch_max_wait_ms=deployment.fetch_max_wait_ms,
         )
         found = cls(deployment, consumer)
         try:

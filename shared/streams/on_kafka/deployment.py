@@ -1,7 +1,7 @@
 """What the Kafka side of a process works with: settings, topics, names, listeners."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from coplace_client.clock import GuardedClock
 from shared.catalogue.codec import ENVELOPE_BYTES, Codec
@@ -13,6 +13,8 @@ from shared.process.settings import Settings
 from shared.streams.on_kafka.readable import install
 from shared.streams.stages.hooks import Hooks
 from shared.streams.stages.unit import EventTimeLimit
+
+_MUCH_BYTES: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +57,15 @@ class Deployment:
         """Return the size of the largest record with all that belongs to it."""
         return self.settings.max_message_bytes + ENVELOPE_BYTES
 
-    @property
-    def fetch_max_wait_ms(self) -> int:
-        """Return how long a broker may wait for records before it answers a fetch, ms: it answers
-        at once when some come. Emulated stages hold partitions back all the time, and one that goes
-        on waits for the fetch that runs without it."""
-        return 500 if self.settings.is_emulated else 2_000
+    def fetching(self, relaxed_s: float) -> dict[str, Any]:
+        """Return how a consumer fetches: one that may be `relaxed_s` late is answered once there is
+        much, since an answer costs the same with one record. Others are answered at once, and keep
+        the client's short fetches: a partition that was full waits for the one that runs without
+        it."""
+        if self.settings.is_emulated or not relaxed_s:
+            return {}
+        wait_ms = round(relaxed_s * 1_000) // 2
+        return {"fetch_min_bytes": _MUCH_BYTES, "fetch_max_wait_ms": wait_ms}
 
     def name(self, text: str) -> str:
         """Return a topic, group or transactional id as Kafka knows it."""

@@ -55,7 +55,7 @@ class _ConsumerThread(driver.AIOKafkaConsumerThread):
             session_timeout_ms=session_ms,
             heartbeat_interval_ms=session_ms // _BEATS_A_SESSION,
             max_partition_fetch_bytes=deployment.max_record_bytes,
-            fetch_max_wait_ms=deployment.fetch_max_wait_ms,
+            **deployment.fetching(app.relaxed_s),
         )
 
 
@@ -91,6 +91,7 @@ class StatelessApp(faust.App):
 
     deployment: Deployment
     positions: Positions | None
+    relaxed_s: float
 
     def _new_transport(self) -> _Transport:
         return _Transport(self.conf.broker_consumer, self)
@@ -104,12 +105,13 @@ def stateless_app(
     name: str,
     handlers: Mapping[str, Handler],
     positions: Positions | None = None,
+    relaxed_s: float = 0.0,
 ) -> StatelessApp:
     """Return the consumer group `name` that gives each topic's records to its handler, batch by
     batch.
 
     `positions` gives where to read on, for a read model that keeps its position with its data;
-    without it the group's offsets count.
+    without it the group's offsets count. What it handles may be `relaxed_s` late.
     """
     settings = deployment.settings
     app = StatelessApp(
@@ -128,6 +130,7 @@ def stateless_app(
     )
     app.deployment = deployment
     app.positions = positions
+    app.relaxed_s = relaxed_s
     for topic, handler in handlers.items():
         _add_agent(app, topic, handler)
     return app

@@ -35,6 +35,7 @@ from shared.streams.stages.failures import Failures
 from shared.streams.stages.hooks import Meter, Tally
 from shared.streams.stages.provenance import LastRead
 from shared.streams.stages.quarantine import Fault
+from shared.streams.stages.stage import RELAXED_S
 from shared.streams.telemetry import hooks_of
 
 Entry = TypeVar("Entry")
@@ -241,7 +242,7 @@ async def run_read_model(
             lambda topic: check.topic_ids[topic],
         )
         handlers = dict.fromkeys(model.topics, applier.apply)
-        app = stateless_app(deployment, name, handlers, applier.positions)
+        app = stateless_app(deployment, name, handlers, applier.positions, RELAXED_S)
         watching = asyncio.create_task(applier.watch())
         deployment.hooks.meter.begin(name, 0)
         process.readiness.ready()
