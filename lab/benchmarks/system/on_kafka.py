@@ -1,4 +1,5 @@
-"""The benchmark's steps on real servers: every service a process, rounds closed by the clock."""
+"""The benchmark's steps on real servers: services in processes as `coplace up` has them, rounds
+closed by the clock."""
 
 import asyncio
 import sys
@@ -16,7 +17,7 @@ from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.pricing_pb2 import ChargeMade
 
 from cli.kafka_topics import CHARGES
-from cli.processes import EMULATOR, Processes
+from cli.processes import EMULATOR, TOGETHER, Processes
 from cli.security import Security
 from coplace_client.ingest import publish
 from deploy.local.program import Program
@@ -120,7 +121,7 @@ class Bench:
 
 @contextmanager
 def benched(run_dir: Path, guard: Guard) -> Iterator[Bench]:
-    """Start servers and services as production has them, but for few Kafka partitions."""
+    """Start servers and services as `coplace up` has them."""
     shared = Settings(
         namespace=new_namespace("bench"),
         rounds=RoundSource.CLOCK,
@@ -132,6 +133,7 @@ def benched(run_dir: Path, guard: Guard) -> Iterator[Bench]:
     processes = Processes(
         run_dir,
         environment,
+        together=None if security else TOGETHER,
         traced=False,
         credentials=security.environment if security else None,
     )

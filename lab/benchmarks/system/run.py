@@ -16,7 +16,7 @@ from lab.benchmarks.system.step import Kind, Seen
 from shared.catalogue.event import Publish
 
 QUEUED: Final = 10_000
-FLOW_RATES_PER_S: Final = (100, 250, 500)
+FLOW_RATES_PER_S: Final = (100, 250, 300, 350, 500)
 RATES_PER_S: Final = (250, 500, 750, 1000, 1250, 1500)
 AT_LEAST_PER_S: Final = 500
 STEP_S: Final = 12
