@@ -101,7 +101,8 @@ def differences(
     found: Iterable[SacctRun], charged: Charged, site: Site
 ) -> Iterator[tuple[SacctRun | None, Difference]]:
     """Yield what accounts and charges do not agree on, with its run where accounts have one. A run
-    that never had nodes has no core time in either."""
+    that never had nodes has no core time in either; of one whose start accounts missed they have
+    none to compare."""
     seen = set[str]()
     for run in found:
         try:
@@ -114,7 +115,7 @@ def differences(
         core_us = charged.core_us.get(job_id)
         if core_us is None and run.has_run:
             yield run, Difference(job_id, "not charged", run.core_s, None)
-        elif (core_us or 0) != run.core_s * _SECOND_US:
+        elif not run.is_start_unknown and (core_us or 0) != run.core_s * _SECOND_US:
             yield run, Difference(job_id, "other core time", run.core_s, core_us)
     for job_id in sorted(charged.own - seen):
         if core_us := charged.core_us[job_id]:

@@ -60,6 +60,12 @@ class SacctRun:
         return self._has_nodes and bool(self._time_s("start"))
 
     @property
+    def is_start_unknown(self) -> bool:
+        """Return whether it had nodes and accounts missed when: slurmctld reports starts every 5 s,
+        so a run that is requeued before has none."""
+        return self._has_nodes and not self._time_s("start")
+
+    @property
     def ended_s(self) -> int:
         """Return when it ended; 0 where it has not."""
         return self._time_s("end")
@@ -116,8 +122,7 @@ class SacctRun:
                 "job_name": name,
                 "is_name_doubtful": _is_doubtful(name) or None,
                 "is_by_script": of.get("is_by_script"),
-                # slurmctld reports starts every 5 s: a run that is requeued before has none.
-                "is_start_unknown": (self._has_nodes and not self.has_run) or None,
+                "is_start_unknown": self.is_start_unknown or None,
                 "comment": text(comment.get("job")),
                 "admin_comment": text(comment.get("administrator")),
                 "@submit": iso_time(self._time_s("submission")),

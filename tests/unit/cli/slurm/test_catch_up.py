@@ -48,6 +48,13 @@ def test_each_difference_is_a_row() -> None:
     assert rows(charge(18), found=[]) == [(JOB, "not in the accounts", None, 18.0)]
 
 
+def test_a_run_of_which_accounts_missed_the_start_is_charged_as_it_was_seen() -> None:
+    [row] = TrueRun([Stretch("n1", 2, 9)], state="REQUEUED").sacct()
+    missed = SacctRun({**row, "time": {**row["time"], "start": None, "elapsed": 0}})
+    assert rows(charge(18), found=[missed]) == []
+    assert rows(found=[missed]) == []
+
+
 def test_charges_of_other_slurms_and_times_are_not_compared() -> None:
     late = JobFinished(ended_at_us=TIMES_US.stop)
     others = charge(20, job_id=JOB.replace("alpha", "beta")), charge(20, finished=late)
