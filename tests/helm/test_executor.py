@@ -24,7 +24,14 @@ from services.kubernetes.model.run_pods import PodDisruption
 from services.kubernetes.settings import clusters_of
 from shared.kubernetes.pods import RunPod
 from shared.kubernetes.units import PODS
-from tests.helm.chart import CHART, KUBERNETES_EXECUTOR, KUBERNETES_JOBS, helm, render
+from tests.helm.chart import (
+    CHART,
+    KUBERNETES_EXECUTOR,
+    KUBERNETES_JOBS,
+    OPERATORS,
+    helm,
+    render,
+)
 from tests.helm.test_kubernetes import of_kind, strict
 from tests.support.kubernetes_api import suspended_job
 from tests.unit.services.kubernetes.objects import job
@@ -35,9 +42,10 @@ _SETS = ("cluster=beta", "home.namespace=site-beta", "home.kubeconfigSecret=home
 
 
 @cache
-def installed(*sets: str) -> tuple[Any, ...]:
-    """What the chart of the executor installs."""
+def installed(*sets: str, known: tuple[str, ...] = ()) -> tuple[Any, ...]:
+    """What the chart of the executor installs where API servers have the `known` kinds too."""
     words = [word for each in sets for word in ("--set", each)]
+    words += [word for each in known for word in ("--api-versions", each)]
     done = helm("template", "beta", str(_OWN), "--kube-version", "1.34.0", *words)
     assert done.returncode == 0, done.stderr
     return tuple(each for each in yaml.safe_load_all(done.stdout) if each)
@@ -127,12 +135,40 @@ def test_its_process_reads_the_settings_that_the_chart_gives_it(
     assert (own.cluster, own.namespace, own.kubeconfig) == ("beta", "site-beta", None)
 
 
-def test_it_reaches_api_servers_and_nobody_reaches_it() -> None:
+def test_it_reaches_api_servers_and_who_reads_metrics_reaches_it() -> None:
     [policy] = [each for each in installed(*_SETS) if each["kind"] == "NetworkPolicy"]
     assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
-    assert "ingress" not in policy["spec"]
+    [let_in] = policy["spec"]["ingress"]
+    [reader] = let_in["from"]
+    [name] = reader["namespaceSelector"]["matchLabels"].values()
+    assert (name, let_in["ports"]) == ("monitoring", [{"port": "metrics", "protocol": "TCP"}])
     off = installed(*_SETS, "networkPolicy.enabled=false")
     assert "NetworkPolicy" not in {each["kind"] for each in off}
+
+
+def test_prometheus_finds_its_metrics_by_its_service() -> None:
+    documents = installed(*_SETS, known=OPERATORS)
+    [monitor] = [each for each in documents if each["kind"] == "ServiceMonitor"]
+    [service] = [each for each in documents if each["kind"] == "Service"]
+    [manager] = [each for each in documents if each["kind"] == "StatefulSet"]
+    asked = monitor["spec"]["selector"]["matchLabels"]
+    assert asked.items() <= service["metadata"]["labels"].items()
+    pod = manager["spec"]["template"]
+    assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    assert manager["spec"]["serviceName"] == service["metadata"]["name"]
+    [port] = service["spec"]["ports"]
+    [own] = pod["spec"]["containers"][0]["ports"]
+    [endpoint] = monitor["spec"]["endpoints"]
+    assert (endpoint["port"], port["targetPort"]) == (port["name"], own["name"])
+
+
+@pytest.mark.parametrize(
+    ("sets", "known"), [(_SETS, ()), ((*_SETS, "monitoring.enabled=false"), OPERATORS)]
+)
+def test_where_nobody_watches_there_is_no_monitor(
+    sets: tuple[str, ...], known: tuple[str, ...]
+) -> None:
+    assert "ServiceMonitor" not in {each["kind"] for each in installed(*sets, known=known)}
 
 
 @pytest.mark.parametrize("left_out", _SETS)

@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 import structlog
 
 from coplace_client.errors import RejectedError, UnusableError
+from services.kubernetes.adapters.home import HOME
 from services.kubernetes.model.assignments import (
     JobAssignment,
     refused,
@@ -16,6 +17,8 @@ from services.kubernetes.model.assignments import (
 )
 from services.kubernetes.model.bodies import Body
 from services.kubernetes.model.jobs import JobKey, KubernetesJob, identified
+from services.kubernetes.model.states import CopyState, copy_state
+from services.kubernetes.model.tally import StateTally
 from services.kubernetes.processor.effects import DeleteJob, PatchJob
 from services.kubernetes.processor.execute import (
     CreateRun,
@@ -81,6 +84,11 @@ class JobExecutor:
         self._mirror = JobMirror(lambda job: job.uid)
         self._work: WorkList[JobKey] = WorkList(self._look_guarded)
         self._not_before_s: dict[JobKey, float] = {}
+        self._tally: StateTally[JobKey, CopyState] = StateTally()
+
+    def counts(self) -> Mapping[CopyState, int]:
+        """Return how many copies are in each state."""
+        return self._tally.counts()
 
     # What the home cluster has.
 
@@ -98,7 +106,7 @@ class JobExecutor:
             self._note(JobAssignment.parse(self._cluster, found))
         except RejectedError as error:
             log.error("not an assignment", problem=str(error))
-            self._odd(self._cluster)
+            self._odd(HOME)
 
     def deleted_assignment(self, found: Mapping[str, Any]) -> None:
         """Note that an assignment was deleted."""
@@ -177,11 +185,15 @@ class JobExecutor:
         except Exception as error:  # no assignment may hold up others
             is_expected = isinstance(error, UnusableError)
             log.error("set aside", job="/".join(key), problem=repr(error), exc_info=not is_expected)
+            self._tally.note(key, CopyState.ASIDE)
             self._work.later(key, _REFUSED_RETRY_S)
 
     async def _look(self, key: JobKey) -> None:
         for _ in range(_LOOKS_AT_ONCE):
-            wanted = execute(await self._seen(key), self._now_us())
+            seen = await self._seen(key)
+            found = seen.assignment
+            self._tally.note(key, copy_state(found, seen.job) if found else None)
+            wanted = execute(seen, self._now_us())
             if await self._carry_out([each for each in wanted if self._is_due(each)]):
                 return
         self._work.later(key, _RETRY_S)

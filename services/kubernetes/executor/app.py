@@ -12,7 +12,8 @@ from services.kubernetes.adapters.api import JOBS, JobServer
 from services.kubernetes.adapters.assigned import MISSING, SILENT_S
 from services.kubernetes.adapters.executor import AssignmentWatcher, JobExecutor
 from services.kubernetes.adapters.executor_nodes import NodeMirror
-from services.kubernetes.adapters.home import HomeServer
+from services.kubernetes.adapters.home import HOME, HomeServer
+from services.kubernetes.adapters.meter import OF_HOME, ExecutorMeter
 from services.kubernetes.adapters.pods import PodWatcher
 from services.kubernetes.executor.settings import ExecutorSettings
 from services.kubernetes.model.names import EXECUTOR
@@ -37,20 +38,31 @@ log = structlog.get_logger(__name__)
 async def serve(process: Process) -> None:
     """Run assignments until the process shall stop."""
     own = ExecutorSettings()
+    meter = ExecutorMeter(process.telemetry.meter, own.cluster)
+    meter.begin(HOME, OF_HOME)
+    meter.begin(own.cluster)
     async with AsyncExitStack() as opened:
-        away = api_client("home", own.home_kubeconfig, own.home_context)
-        home = HomeServer(own.cluster, await opened.enter_async_context(away), own.namespace)
+        away = api_client(HOME, own.home_kubeconfig, own.home_context)
+        client = await opened.enter_async_context(away)
+        home = HomeServer(own.cluster, client, own.namespace, meter.refused)
         here = api_client(own.cluster, own.kubeconfig, own.context)
-        jobs = JobServer(own.cluster, await opened.enter_async_context(here))
-        await process.run_until_stopped(NAME, _run(process, own, home, jobs))
+        jobs = JobServer(own.cluster, await opened.enter_async_context(here), meter.refused)
+        await process.run_until_stopped(NAME, _run(process, own, home, jobs, meter))
 
 
-async def _run(process: Process, own: ExecutorSettings, home: HomeServer, here: JobServer) -> None:
+async def _run(
+    process: Process,
+    own: ExecutorSettings,
+    home: HomeServer,
+    here: JobServer,
+    meter: ExecutorMeter,
+) -> None:
     """Learn what is assigned and what runs, then do what follows."""
-    executor = JobExecutor(own.cluster, home, here, process_clock().now_us)
+    executor = JobExecutor(own.cluster, home, here, process_clock().now_us, meter.odd)
+    meter.watch(executor.counts)
     nodes = NodeMirror(home)
     async with asyncio.TaskGroup() as tasks:
-        watched, waits = partial(_watched, tasks), process.readiness.wait_for
+        watched, waits = partial(_watched, tasks, meter), process.readiness.wait_for
         waits("the assignments: does the home cluster have the kind JobAssignment?")
         assigned = AssignmentWatcher(executor)
         await watched(home, home.assignments, "", assigned, unmanaged, MISSING)
@@ -80,6 +92,7 @@ async def _renew(home: HomeServer, here: ApiServer) -> None:
 
 async def _watched(
     tasks: asyncio.TaskGroup,
+    meter: ExecutorMeter,
     api: ApiServer,
     path: str,
     selector: str,
@@ -89,8 +102,7 @@ async def _watched(
 ) -> None:
     """Return when all objects are known; they are followed from then on."""
     listed = asyncio.Event()
-    following = reflect(api, path, selector, watcher, listed.set, if_missing=if_missing, trim=trim)
-    tasks.create_task(following)
+    tasks.create_task(reflect(api, path, selector, watcher, listed.set, meter, if_missing, trim))
     await listed.wait()
 
 
