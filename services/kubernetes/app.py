@@ -155,9 +155,9 @@ async def _follow_kueue(
     api: JobServer,
     jobs: JobReconciler,
 ) -> None:
-    """Follow the Workloads of a cluster, and answer their check, where its Kueue lets copies
-    run."""
-    if cluster.kueue_queue:
+    """Follow the Workloads of a cluster, and answer their check, where its Kueue lets copies run;
+    its executor does, where it has one."""
+    if cluster.kueue_queue and not cluster.executor:
         workloads = WorkloadWatcher(jobs)
         await watched(api, WORKLOADS, "", workloads, KUEUE_MISSING, trimmed_workload)
         tasks.create_task(GrantedCheck(api, process_clock().now_us).run())

@@ -112,6 +112,16 @@ def test_in_its_own_cluster_it_may_run_jobs_and_see_nodes() -> None:
     one(documents, "ClusterRoleBinding", "default-beta-coplace-executor-run")
 
 
+def test_where_it_follows_kueue_it_may_answer_and_end_workloads_of_its_jobs() -> None:
+    documents = installed(*_SETS, "kueue.enabled=true", "namespaces={physics}")
+    sees = rights(one(documents, "ClusterRole", "default-beta-coplace-executor"))
+    assert sees["workloads"] == {"list", "watch"}
+    assert sees["admissionchecks/coplace-granted"] == {"get"}
+    assert sees["admissionchecks/status/coplace-granted"] == {"patch"}
+    runs = rights(one(documents, "ClusterRole", "default-beta-coplace-executor-run"))
+    assert (runs["workloads"], runs["workloads/status"]) == ({"get", "patch"}, {"patch"})
+
+
 def test_it_may_run_jobs_of_the_namespaces_that_its_site_names_alone() -> None:
     documents = installed(*_SETS, "namespaces={physics,chemistry}")
     bound = [each["metadata"]["namespace"] for each in documents if each["kind"] == "RoleBinding"]
@@ -120,10 +130,12 @@ def test_it_may_run_jobs_of_the_namespaces_that_its_site_names_alone() -> None:
     assert [each["roleRef"]["name"] for each in of_all] == ["default-beta-coplace-executor"]
 
 
+@pytest.mark.parametrize("kueue", [False, True])
 def test_its_process_reads_the_settings_that_the_chart_gives_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, kueue: bool
 ) -> None:
-    [manager] = [each for each in installed(*_SETS) if each["kind"] == "StatefulSet"]
+    more = ("kueue.enabled=true",) if kueue else ()
+    [manager] = [each for each in installed(*_SETS, *more) if each["kind"] == "StatefulSet"]
     [container] = manager["spec"]["template"]["spec"]["containers"]
     assert container["command"] == ["python", "-m", "services.kubernetes.executor"]
     for each in container["env"]:
@@ -133,6 +145,7 @@ def test_its_process_reads_the_settings_that_the_chart_gives_it(
     monkeypatch.setenv("COPLACE_EXECUTOR_HOME_KUBECONFIG", str(kubeconfig))
     own = ExecutorSettings()
     assert (own.cluster, own.namespace, own.kubeconfig) == ("beta", "site-beta", None)
+    assert own.kueue is kueue
 
 
 def test_it_reaches_api_servers_and_who_reads_metrics_reaches_it() -> None:
@@ -185,6 +198,19 @@ def test_the_process_reads_the_namespace_of_the_executor(tmp_path: Path) -> None
     assert [each.executor for each in clusters_of(file)] == ["", "site-beta"]
     kept = one(documents, "Namespace", "site-beta")["metadata"]["annotations"]
     assert kept == {"helm.sh/resource-policy": "keep"}
+
+
+def test_the_kueue_of_a_cluster_with_an_executor_asks_nothing_of_the_home_cluster(
+    tmp_path: Path,
+) -> None:
+    """There the executor follows it: the process at home needs no rights for it."""
+    queued = render(KUBERNETES_EXECUTOR, "--set", "kubernetes.clusters[1].kueue_queue=main")
+    file = tmp_path / "clusters.yaml"
+    file.write_text(one(queued, "ConfigMap", "region-kubernetes")["data"]["clusters.yaml"])
+    assert [each.kueue_queue for each in clusters_of(file)] == ["", "main"]
+    for kind in ("ClusterRole", "ValidatingAdmissionPolicy"):
+        plain = [each for each in render(KUBERNETES_EXECUTOR) if each["kind"] == kind]
+        assert [each for each in queued if each["kind"] == kind] == plain
 
 
 def schema_of(plural: str) -> Any:

@@ -9,6 +9,7 @@ import structlog
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import JobSubmitted
 
+from services.kubernetes.adapters.kueue import write_workload
 from services.kubernetes.adapters.sight import JobSight
 from services.kubernetes.model.bodies import Body, annotated, update
 from services.kubernetes.model.conditions import (
@@ -42,9 +43,6 @@ from shared.kubernetes.events import user_event as event_about
 from shared.kubernetes.facts import FactTaker
 from shared.kubernetes.texts import shown
 from shared.kubernetes.work_list import WorkList
-from shared.kueue.answers import checked, deactivated
-from shared.kueue.names import GRANTED_CHECK
-from shared.kueue.workloads import CheckState
 from shared.kueue.workloads import identified as workload_of
 
 log = structlog.get_logger(__name__)
@@ -241,12 +239,7 @@ class JobWriter:
         workload = effect.workload
         api, key = self._sight.api(workload.server), workload.key
         try:
-            if isinstance(effect, AdmitCopy):
-                words = (CheckState.READY, effect.message, self._now_us())
-                body = checked(workload, [GRANTED_CHECK], *words)
-                fields = await api.answer_check(key, body)
-            else:
-                fields = await api.patch_workload(key, deactivated(workload))
+            fields = await write_workload(api, effect, self._now_us())
         except (ApiConflictError, ApiMissingError):
             await self._sight.see_workload(workload)
             return False

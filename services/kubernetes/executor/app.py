@@ -13,6 +13,7 @@ from services.kubernetes.adapters.assigned import MISSING, SILENT_S
 from services.kubernetes.adapters.executor import AssignmentWatcher, JobExecutor
 from services.kubernetes.adapters.executor_nodes import NodeMirror
 from services.kubernetes.adapters.home import HOME, HomeServer
+from services.kubernetes.adapters.kueue import GrantedCheck, WorkloadWatcher
 from services.kubernetes.adapters.meter import OF_HOME, ExecutorMeter
 from services.kubernetes.adapters.pods import PodWatcher
 from services.kubernetes.executor.settings import ExecutorSettings
@@ -26,6 +27,8 @@ from shared.kubernetes.other_pods import SELECTOR as OTHER_PODS
 from shared.kubernetes.other_pods import trimmed_other_pod
 from shared.kubernetes.pods import trimmed_pod
 from shared.kubernetes.reflector import ObjectWatcher, reflect
+from shared.kueue.paths import KUEUE_MISSING, WORKLOADS
+from shared.kueue.workloads import trimmed as trimmed_workload
 from shared.process.clock import process_clock
 from shared.process.life import Process, run_process
 
@@ -58,7 +61,8 @@ async def _run(
     meter: ExecutorMeter,
 ) -> None:
     """Learn what is assigned and what runs, then do what follows."""
-    executor = JobExecutor(own.cluster, home, here, process_clock().now_us, meter.odd)
+    now_us = process_clock().now_us
+    executor = JobExecutor(own.cluster, home, here, now_us, meter.odd, follows_kueue=own.kueue)
     meter.watch(executor.counts)
     nodes = NodeMirror(home)
     async with asyncio.TaskGroup() as tasks:
@@ -72,6 +76,11 @@ async def _run(
         await watched(here, PODS, OTHER_PODS, nodes.others, trimmed_other_pod)
         node = partial(trimmed_node, has_labels=True)
         await watched(here, NODES, own.node_selector, nodes, node)
+        if own.kueue:
+            waits("the Workloads of its own cluster")
+            workloads = WorkloadWatcher(executor)
+            await watched(here, WORKLOADS, "", workloads, trimmed_workload, KUEUE_MISSING)
+            tasks.create_task(GrantedCheck(here, now_us).run())
         process.readiness.ready()
         tasks.create_task(nodes.run())
         tasks.create_task(_renew(home, here))

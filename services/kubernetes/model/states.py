@@ -32,11 +32,13 @@ def queue_state(record: KubernetesRecord | None, *, is_refused: bool, is_aside: 
 
 
 class CopyState(StrEnum):
-    """The state of a copy with its executor: seen alone, claimed and not created yet, and as a Job
-    has it; refused where it never starts, aside where something about it fails again and again."""
+    """The state of a copy with its executor: seen alone, claimed and not created yet, created and
+    not let run by Kueue yet, and as its Job has it; refused where it never starts, aside where
+    something about it fails again and again."""
 
     ASSIGNED = "assigned"
     CLAIMED = "claimed"
+    WAITS = "waits"
     RUNS = "runs"
     ENDED = "ended"
     REFUSED = "refused"
@@ -50,7 +52,8 @@ def copy_state(assignment: JobAssignment, run: KubernetesJob | None) -> CopyStat
     if said.refused:
         return CopyState.REFUSED
     if run is not None and run.run_end is None and not said.is_final:
-        return CopyState.RUNS
+        is_let_run = bool(said.run_uid) or not (run.is_in_kueue and run.is_suspended)
+        return CopyState.RUNS if is_let_run else CopyState.WAITS
     if run is not None or said.run_uid:
         return CopyState.ENDED
     return CopyState.CLAIMED if said.is_claimed else CopyState.ASSIGNED

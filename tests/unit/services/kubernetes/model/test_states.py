@@ -6,10 +6,13 @@ import pytest
 
 from services.kubernetes.model.assignments import JobAssignment, claimed, refused, removed
 from services.kubernetes.model.states import CopyState, copy_state
+from shared.kueue.names import QUEUE_LABEL
 from tests.support.kubernetes_api import EPOCH
 from tests.unit.services.kubernetes.objects import job
 
 _COMPLETE = {"conditions": [{"type": "Complete", "status": "True"}]}
+
+_QUEUED = {"metadata": {"labels": {QUEUE_LABEL: "main"}}}
 
 
 def assignment(status: dict[str, Any]) -> JobAssignment:
@@ -26,6 +29,8 @@ def assignment(status: dict[str, Any]) -> JobAssignment:
         (claimed(), None, CopyState.CLAIMED),
         ({**claimed(), **refused("quota")}, None, CopyState.REFUSED),
         (claimed(), job(), CopyState.RUNS),
+        (claimed(), job(_QUEUED), CopyState.WAITS),
+        ({"uid": "u"}, job(_QUEUED), CopyState.RUNS),
         ({"uid": "u"}, job(), CopyState.RUNS),
         ({"uid": "u"}, job({"status": _COMPLETE}), CopyState.ENDED),
         ({"uid": "u", "final": True}, job(), CopyState.ENDED),
