@@ -83,13 +83,14 @@ async def _run(
             tasks.create_task(GrantedCheck(here, now_us).run())
         process.readiness.ready()
         tasks.create_task(nodes.run())
-        tasks.create_task(_renew(home, here))
+        tasks.create_task(_renew(home, here, nodes))
         for _ in range(own.workers):
             tasks.create_task(executor.work())
 
 
-async def _renew(home: HomeServer, here: ApiServer) -> None:
-    """Say in the home cluster that this one answers, until cancelled."""
+async def _renew(home: HomeServer, here: ApiServer, nodes: NodeMirror) -> None:
+    """Say in the home cluster that this one answers, once that knows all nodes, until cancelled."""
+    await nodes.reported.wait()
     while True:
         try:
             await here.answer()
