@@ -29,7 +29,7 @@ from deploy.local.servers import LocalServers
 from lab.benchmarks.kubernetes.cluster import MANAGER, RealCluster, call
 from shared.process.settings import Settings
 from shared.streams.on_kafka.deployment import Deployment
-from tests.helm.chart import CHART, KUBERNETES_JOBS, program
+from tests.helm.chart import CHART, EXECUTOR_CHART, KUBERNETES_JOBS, program
 from tests.kubernetes_jobs.kubelets import JOB, RUNS_S, ObservingKubelets
 from tests.support.kubernetes_api import merged, suspended_job
 
@@ -179,7 +179,7 @@ class InstalledAdapter:
         sets = ["cluster=beta", f"home.namespace={SITE}", "home.kubeconfigSecret=home"]
         sets.append("namespaces={physics}")
         words = [word for each in sets for word in ("--set", each)]
-        chart = str(CHART.with_name("coplace-executor"))
+        chart = str(EXECUTOR_CHART)
         where = {"of": "beta", "namespace": SITE}
         self._helm("install", SITE, chart, "--create-namespace", *words, **where)
 
