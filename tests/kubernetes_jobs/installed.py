@@ -17,6 +17,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
+from urllib.request import urlopen
 
 import yaml
 from coplace.v1.pricing_pb2 import ChargeMade
@@ -274,6 +275,11 @@ class InstalledAdapter:
         }
         command = [sys.executable, *container["command"][1:]]
         return [_program(EXECUTOR, command, here, self._ports[-1])]
+
+    def executor_metrics(self) -> Sequence[str]:
+        """Return what Prometheus reads of the executor, line by line."""
+        with urlopen(f"http://127.0.0.1:{self._ports[-1]}/metrics", timeout=10) as answer:
+            return list(answer.read().decode().splitlines())
 
     def _adapters(self) -> list[Program]:
         """Return the adapters as the API server has their pods."""
