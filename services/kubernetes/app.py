@@ -2,13 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from coplace.v1.jobs_pb2 import JobSubmitted
-
-from coplace_client.errors import UnusableError
 from coplace_client.ingest import FactSender, IngestClient, Patience
 from services.kubernetes.adapters.api import (
     JOBS,
@@ -17,11 +13,13 @@ from services.kubernetes.adapters.api import (
     JobServer,
 )
 from services.kubernetes.adapters.assigned import MISSING as ASSIGNMENTS_MISSING
+from services.kubernetes.adapters.assigned import AssignedJobs
 from services.kubernetes.adapters.connecting import connected
 from services.kubernetes.adapters.executor_nodes import ReportedNodes
 from services.kubernetes.adapters.home import nodes_path
 from services.kubernetes.adapters.kueue import GrantedCheck, WorkloadWatcher
 from services.kubernetes.adapters.meter import OF_EXECUTOR, KubernetesMeter
+from services.kubernetes.adapters.offers import JobOffers
 from services.kubernetes.adapters.pods import PodWatcher
 from services.kubernetes.adapters.queues import QueueReporter
 from services.kubernetes.adapters.reconciler import JobReconciler
@@ -87,10 +85,11 @@ async def _run(
     async with asyncio.TaskGroup() as tasks:
         watched = partial(_watched, tasks, meter)
         tasks.create_task(facts.run())
-        reporters: list[NodeReporter] = []
+        reporters: dict[str, NodeReporter] = {}
         terms = own.terms(list(clusters))
-        offer = partial(_offer, reporters)
-        jobs = JobReconciler(apis, facts, terms, now_us, meter.odd, offer)
+        executors = {name: api for name, api in apis.items() if isinstance(api, AssignedJobs)}
+        offers = JobOffers(reporters, executors)
+        jobs = JobReconciler(apis, facts, terms, now_us, meter.odd, offers.offer)
         meter.watch(jobs.counts)
         queue = f"{QUEUE_NAME}={own.queue}"
         process.readiness.wait_for("the records of all clusters: do they have the kind JobRecord?")
@@ -101,10 +100,11 @@ async def _run(
         for each in clusters:
             traits = each.traits(own.site, own.architecture)
             reporter = NodeReporter(traits, facts, placement, now_us, meter.odd, jobs.asked)
-            reporters.append(reporter)
+            reporters[each.name] = reporter
             await _follow_nodes(watched, each, apis[each.name], reporter)
             tasks.create_task(reporter.run())
-        # Of those that have an executor nobody knows when that begins.
+        # Of those that have an executor nobody knows when that begins: what waits for one is not
+        # submitted.
         process.readiness.wait_for("placement to know all clusters")
         await placement.knows(frozenset(own_apis))
         for name, api in apis.items():
@@ -122,6 +122,7 @@ async def _run(
         tasks.create_task(WaitNotes(jobs, PlacementExplainer(placement)).run())
         for _ in range(own.workers):
             tasks.create_task(jobs.work())
+        tasks.create_task(offers.follow(jobs.touch_waiting))
         tasks.create_task(jobs.tell_users())
         manager = ResourceManager(own.name, own.site, frozenset(apis))
         deployment = Deployment.from_settings(process.settings)
@@ -155,20 +156,12 @@ async def _follow_kueue(
     api: JobServer,
     jobs: JobReconciler,
 ) -> None:
-    """Follow the Workloads of a cluster, and answer their check, where its Kueue lets copies
-    run."""
-    if cluster.kueue_queue:
+    """Follow the Workloads of a cluster, and answer their check, where its Kueue lets copies run;
+    its executor does, where it has one."""
+    if cluster.kueue_queue and not cluster.executor:
         workloads = WorkloadWatcher(jobs)
         await watched(api, WORKLOADS, "", workloads, KUEUE_MISSING, trimmed_workload)
         tasks.create_task(GrantedCheck(api, process_clock().now_us).run())
-
-
-async def _offer(reporters: Sequence[NodeReporter], asked: JobSubmitted) -> None:
-    """Have all clusters declare what a job asks for of nodes: it may go to any. Of a cluster that
-    cannot be declared its reporter says so, and the job goes to others."""
-    for each in reporters:
-        with suppress(UnusableError):
-            await each.offer(asked)
 
 
 async def _watched(

@@ -36,7 +36,7 @@ class JobClusterEntry(ClusterEntry):
     @model_validator(mode="after")
     def _has_one_way(self) -> Self:
         """Raise ValueError for a cluster with an executor that is reached otherwise too."""
-        others = ("kubeconfig", "context", "node_selector", "kueue_queue")
+        others = ("kubeconfig", "context", "node_selector")
         if self.executor and (told := [name for name in others if getattr(self, name)]):
             raise ValueError(f"{told[0]} must not be set beside executor: its own settings say it")
         return self

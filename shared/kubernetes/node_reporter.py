@@ -82,6 +82,16 @@ class NodeReporter:
         self.others = OtherPods(self._take_later)
         """What pods that Coplace does not start have taken of nodes."""
 
+    @property
+    def declaration(self) -> ClusterDeclared | None:
+        """Return what was declared last; None where nothing was yet."""
+        return self._declared
+
+    @property
+    def has_nodes(self) -> bool:
+        """Return whether nodes are known now: without any there is no cluster to declare."""
+        return bool(self._there)
+
     def replace(self, cluster: str, found: Sequence[_Node]) -> None:
         """Replace what is known by a list of all nodes."""
         self._there = {node_name(node): pack(node) for node in found if self._is_readable(node)}

@@ -112,6 +112,20 @@ def test_a_job_that_is_deleted_at_home_ends_where_the_executor_is(
     assert 2 <= charged_s < 30
 
 
+def test_its_metrics_say_what_it_runs_and_that_nobody_is_silent(
+    installed: InstalledAdapter,
+) -> None:
+    found = dict(line.rsplit(" ", 1) for line in installed.executor_metrics() if line[0] != "#")
+    copies = {name: float(told) for name, told in found.items() if "_kubernetes_copies{" in name}
+    assert len(copies) > 3
+    assert not any(copies.values())
+    silences = {name: float(told) for name, told in found.items() if "_silence_seconds{" in name}
+    assert {'cluster="home",objects="jobassignments"', 'cluster="beta",objects="jobs"'} <= {
+        name.partition("{")[2].rstrip("}") for name in silences
+    }
+    assert max(silences.values()) < 120
+
+
 def test_the_executor_asks_for_nothing_that_the_charts_give_it_no_right_to(
     installed: InstalledAdapter,
 ) -> None:

@@ -16,6 +16,7 @@ from referencing import Registry, Resource
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "helm/coplace"
+EXECUTOR_CHART = ROOT / "helm/coplace-executor"
 EXAMPLES = sorted((ROOT / "helm/examples").glob("*.yaml"))
 FIRST_TRY, OWN_SERVERS, AUTOSCALED, STRIMZI, KUBERNETES_JOBS, KUEUE, SLURM, KUBERNETES_EXECUTOR = (
     ROOT / f"helm/examples/{name}.yaml"
@@ -60,6 +61,16 @@ def render(values: Path, *arguments: str, version: str = "1.34.0") -> tuple[Docu
     assert done.returncode == 0, done.stderr
     documents = yaml.load_all(done.stdout, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     return tuple(document for document in documents if document)
+
+
+@cache
+def render_executor(*sets: str, known: tuple[str, ...] = ()) -> tuple[Document, ...]:
+    """What the chart of the executor installs where API servers have the `known` kinds too."""
+    words = [word for each in sets for word in ("--set", each)]
+    words += [word for each in known for word in ("--api-versions", each)]
+    done = helm("template", "beta", str(EXECUTOR_CHART), "--kube-version", "1.34.0", *words)
+    assert done.returncode == 0, done.stderr
+    return tuple(each for each in yaml.safe_load_all(done.stdout) if each)
 
 
 def refusal(*sets: str, values: Path | None = None, known: Sequence[str] = ()) -> str:

@@ -3,9 +3,10 @@ MultiKueue, and by Coplace, which creates the copies itself.
 
     python -m tests.kubernetes_jobs.by_kueue --programs FOLDER --kueue FOLDER --jobs 100
 
-Nodes are simulated. It says how many Jobs a second began, and how long after the first was
-submitted all were complete at home; 1 where one did not run once, or was charged otherwise than
-the nodes saw.
+With `--by-executor` nobody has a way into the worker: an executor there creates the copies, and
+answers the check. Nodes are simulated. It says how many Jobs a second began, and how long after the
+first was submitted all were complete at home; 1 where one did not run once, or was charged
+otherwise than the nodes saw.
 """
 
 import argparse
@@ -25,11 +26,14 @@ from aiohttp import ClientError
 from coplace.v1.pricing_pb2 import ChargeMade
 
 from cli.kafka_topics import KafkaTopics
+from deploy.local.ports import free_ports
+from deploy.local.program import Program
 from deploy.local.servers import LocalServers
 from lab.benchmarks.kubernetes.cluster import MANAGER, ROOT, CallError, call
 from services.kubernetes.model.names import MANAGED_BY, QUEUE_NAME
 from shared.kueue.names import GRANTED_CHECK, QUEUE_LABEL
 from shared.streams.on_kafka.deployment import Deployment
+from tests.helm.chart import render_executor
 from tests.kubernetes_jobs.installed import JOBS, is_complete, user_job
 from tests.kubernetes_jobs.kubelets import ObservingKubelets
 from tests.kueue.cluster import API, KueueCluster
@@ -42,6 +46,8 @@ _FILES: Final = ROOT / "helm/coplace/files"
 _ALL_AT_ONCE: Final = "kueue.x-k8s.io/multikueue-dispatcher-all-at-once"
 _TURNS: Final = ("multikueue", "coplace", "coplace", "multikueue")
 _CORES: Final = 4
+_SITE: Final = "site-worker"
+_EXECUTOR: Final = "executor"
 
 
 async def play(arguments: argparse.Namespace, folder: Path, stack: AsyncExitStack) -> int:
@@ -49,21 +55,19 @@ async def play(arguments: argparse.Namespace, folder: Path, stack: AsyncExitStac
     home, worker = await _clusters(arguments, folder, stack)
     servers = stack.enter_context(LocalServers(folder / "servers", redis=False))
     deployment = region(servers)
+    by_executor = arguments.by_executor
+    way = {"executor": _SITE} if by_executor else {"kubeconfig": str(worker.kubeconfig())}
     there = {
         "clusters": [
             {"name": home.name, "kubeconfig": str(home.kubeconfig()), **_traits()},
-            {
-                "name": worker.name,
-                "kubeconfig": str(worker.kubeconfig()),
-                "kueue_queue": "main",
-                **_traits(),
-            },
+            {"name": worker.name, "kueue_queue": "main", **way, **_traits()},
         ]
     }
     kubelets, problems = ObservingKubelets(worker), list[str]()
     async with asyncio.TaskGroup() as tasks:
         nodes = tasks.create_task(kubelets.run())
         own = programs(there, folder, adapter="kubernetes")
+        own += [_executor(home, worker)] if by_executor else []
         await asyncio.to_thread(servers.start, own)
         for number, kind in enumerate(_TURNS if arguments.turns else ()):
             names = [f"{kind}{number}-{each:05}" for each in range(arguments.jobs)]
@@ -150,16 +154,17 @@ async def _created(client: Any, body: Any) -> None:
 
 
 async def _kill(arguments: argparse.Namespace, servers: LocalServers, worker: KueueCluster) -> None:
-    """Kill -9 of the adapter, or of the worker's Kueue, at random moments."""
+    """Kill -9 of a process of Coplace, or of the worker's Kueue, at random moments."""
     rng = Random(arguments.seed)
+    own = ("kubernetes", _EXECUTOR) if arguments.by_executor else ("kubernetes",)
     for _ in range(arguments.kills):
         await asyncio.sleep(rng.uniform(0.5, 2 * arguments.every_s))
         if rng.random() < 0.5:
             await asyncio.to_thread(worker.restart_kueue)
             print("killed Kueue", flush=True)
-        elif servers.pid("kubernetes"):
-            await asyncio.to_thread(servers.kill, "kubernetes")
-            print("killed the adapter", flush=True)
+        elif servers.pid(who := rng.choice(own)):
+            await asyncio.to_thread(servers.kill, who)
+            print(f"killed {who}", flush=True)
 
 
 def _charges(deployment: Deployment, kubelets: ObservingKubelets) -> list[str]:
@@ -204,7 +209,9 @@ async def _clusters(
                 *(yaml.safe_load((_FILES / f"{kind}.yaml").read_text()) for kind in _KINDS),
             ]
         )
-        await _grant(each)
+        await _grant(each, _rules(each is worker, by_executor=arguments.by_executor))
+    if arguments.by_executor:
+        await call(home, "POST", "/api/v1/namespaces", {"metadata": {"name": _SITE}})
     await home.nodes(1, 1)
     await worker.nodes(arguments.nodes, _CORES)
     await worker.queue("main", GRANTED_CHECK)
@@ -215,7 +222,7 @@ async def _clusters(
     return home, worker
 
 
-_KINDS: Final = ("jobrecords", "jobqueues")
+_KINDS: Final = ("jobrecords", "jobqueues", "jobassignments", "executornodes")
 
 
 def _traits() -> Mapping[str, Any]:
@@ -224,11 +231,39 @@ def _traits() -> Mapping[str, Any]:
     return {"node_model": "gold-6254", "pstates_ghz": [1.2, 2.0, 3.1], **power}
 
 
-async def _grant(cluster: KueueCluster) -> None:
-    """The rights of the adapter, as the chart has them."""
-    rules: Mapping[str, Any] = yaml.safe_load((_FILES / "kubernetes-rules.yaml").read_text())
+def _rules(is_worker: bool, *, by_executor: bool) -> Sequence[Mapping[str, Any]]:
+    """The rights of the adapter and of the executor in a cluster, as their charts have them."""
+    if is_worker and by_executor:
+        sets = ("cluster=worker", f"home.namespace={_SITE}", "home.kubeconfigSecret=home")
+        installed = render_executor(*sets, "kueue.enabled=true")
+        roles = [each for each in installed if each["kind"] == "ClusterRole"]
+        return [rule for each in roles for rule in each["rules"]]
+    own = yaml.safe_load((_FILES / "kubernetes-rules.yaml").read_text())
+    if not by_executor:
+        return [*own["own"], *own["kueue"]]
+    there = yaml.safe_load((_FILES / "executor-rules.yaml").read_text())
+    return [*own["own"], *there["executor"], *there["manager"]]
+
+
+async def _grant(cluster: KueueCluster, rules: Sequence[Mapping[str, Any]]) -> None:
     path = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{MANAGER}"
-    await call(cluster, "PATCH", path, {"rules": [*rules["own"], *rules["kueue"]]})
+    await call(cluster, "PATCH", path, {"rules": rules})
+
+
+def _executor(home: KueueCluster, worker: KueueCluster) -> Program:
+    """The executor of the worker."""
+    [port] = free_ports(1)
+    environment = {
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "COPLACE_HTTP_PORT": str(port),
+        "COPLACE_EXECUTOR_CLUSTER": worker.name,
+        "COPLACE_EXECUTOR_NAMESPACE": _SITE,
+        "COPLACE_EXECUTOR_HOME_KUBECONFIG": str(home.kubeconfig()),
+        "COPLACE_EXECUTOR_KUBECONFIG": str(worker.kubeconfig()),
+        "COPLACE_EXECUTOR_KUEUE": "true",
+    }
+    command = [sys.executable, "-m", "services.kubernetes.executor"]
+    return Program(_EXECUTOR, command, environment, f"http://127.0.0.1:{port}/readyz")
 
 
 async def _reached(home: KueueCluster) -> None:
@@ -251,6 +286,7 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=60)
     parser.add_argument("--run-s", type=float, default=3.0)
     parser.add_argument("--no-turns", dest="turns", action="store_false")
+    parser.add_argument("--by-executor", action="store_true")
     parser.add_argument("--every-s", type=float, default=4.0, help="between kills, in the mean")
     return run_play(play, parser.parse_args())
 

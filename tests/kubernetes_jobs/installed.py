@@ -17,6 +17,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
+from urllib.request import urlopen
 
 import yaml
 from coplace.v1.pricing_pb2 import ChargeMade
@@ -29,7 +30,7 @@ from deploy.local.servers import LocalServers
 from lab.benchmarks.kubernetes.cluster import MANAGER, RealCluster, call
 from shared.process.settings import Settings
 from shared.streams.on_kafka.deployment import Deployment
-from tests.helm.chart import CHART, KUBERNETES_JOBS, program
+from tests.helm.chart import CHART, EXECUTOR_CHART, KUBERNETES_JOBS, program
 from tests.kubernetes_jobs.kubelets import JOB, RUNS_S, ObservingKubelets
 from tests.support.kubernetes_api import merged, suspended_job
 
@@ -179,7 +180,7 @@ class InstalledAdapter:
         sets = ["cluster=beta", f"home.namespace={SITE}", "home.kubeconfigSecret=home"]
         sets.append("namespaces={physics}")
         words = [word for each in sets for word in ("--set", each)]
-        chart = str(CHART.with_name("coplace-executor"))
+        chart = str(EXECUTOR_CHART)
         where = {"of": "beta", "namespace": SITE}
         self._helm("install", SITE, chart, "--create-namespace", *words, **where)
 
@@ -274,6 +275,11 @@ class InstalledAdapter:
         }
         command = [sys.executable, *container["command"][1:]]
         return [_program(EXECUTOR, command, here, self._ports[-1])]
+
+    def executor_metrics(self) -> Sequence[str]:
+        """Return what Prometheus reads of the executor, line by line."""
+        with urlopen(f"http://127.0.0.1:{self._ports[-1]}/metrics", timeout=10) as answer:
+            return list(answer.read().decode().splitlines())
 
     def _adapters(self) -> list[Program]:
         """Return the adapters as the API server has their pods."""

@@ -6,7 +6,7 @@
 {{- $accounts := concat (list $own (printf "%s-release" $own)) $root.Values.kubernetes.admission.otherAccounts }}
 {{- $admission := $root.Values.kubernetes.admission }}
 {{- range $root.Values.kubernetes.clusters }}
-{{- if .kueue_queue }}{{ $accounts = append $accounts "system:serviceaccount:kueue-system:kueue-controller-manager" | uniq }}{{ end }}
+{{- if and .kueue_queue (not .executor) }}{{ $accounts = append $accounts "system:serviceaccount:kueue-system:kueue-controller-manager" | uniq }}{{ end }}
 {{- end }}
 {{- $queues := prepend $admission.otherQueues $root.Values.kubernetes.queue }}
 apiVersion: admissionregistration.k8s.io/v1

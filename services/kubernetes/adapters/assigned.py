@@ -1,6 +1,7 @@
 """The API server of a cluster that has an executor, as far as the home cluster shows it: of the
 assignments that the executor fetches there, and of what it reports."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
@@ -50,11 +51,16 @@ class AssignedJobs(JobServer):
         super().__init__(cluster, client, refused)
         self.namespace, self._path = namespace, assignments_path(namespace)
         self._executor = LeaseWatch(self, LeaseName(namespace, LEASE), SILENT_S)
+        self.begun = asyncio.Event()
+        """Set once it was seen that the executor has ever renewed its Lease: it does so once it has
+        reported all nodes."""
 
     async def answer(self) -> None:
         """Return once the executor has said that its cluster answers."""
         await super().answer()
         await self._executor.look()
+        if self._executor.was_renewed:
+            self.begun.set()
         if self._executor.is_silent or not self._executor.was_renewed:
             words = f"its executor has not renewed the Lease {self.namespace}/{LEASE}"
             raise ApiUnavailableError(f"{self.cluster}: {words} for {SILENT_S:g} s")

@@ -1,4 +1,6 @@
-"""Runs the assignments of a cluster: Jobs there, and what becomes of them at home."""
+"""Runs the assignments of a cluster: Jobs there, and what becomes of them at home.
+
+Where the Kueue there lets them run, their check is answered here."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -8,6 +10,8 @@ from typing import Any, Final, Protocol
 import structlog
 
 from coplace_client.errors import RejectedError, UnusableError
+from services.kubernetes.adapters.home import HOME
+from services.kubernetes.adapters.kueue import CopyWorkloadApi, write_workload
 from services.kubernetes.model.assignments import (
     JobAssignment,
     refused,
@@ -16,7 +20,11 @@ from services.kubernetes.model.assignments import (
 )
 from services.kubernetes.model.bodies import Body
 from services.kubernetes.model.jobs import JobKey, KubernetesJob, identified
-from services.kubernetes.processor.effects import DeleteJob, PatchJob
+from services.kubernetes.model.states import CopyState, copy_state
+from services.kubernetes.model.tally import StateTally
+from services.kubernetes.processor.by_kueue import waits_in_kueue
+from services.kubernetes.processor.copy_workloads import CopyWorkloads, copy_key
+from services.kubernetes.processor.effects import AdmitCopy, DeleteJob, EvictCopy, PatchJob
 from services.kubernetes.processor.execute import (
     CreateRun,
     ExecutorEffect,
@@ -33,6 +41,8 @@ from shared.kubernetes.api import (
 )
 from shared.kubernetes.objects import is_older
 from shared.kubernetes.work_list import WorkList
+from shared.kueue.workloads import KueueWorkload
+from shared.kueue.workloads import identified as workload_of
 
 _RETRY_S: Final = 2.0
 _REFUSED_RETRY_S: Final = 60.0
@@ -52,7 +62,7 @@ class AssignmentApi(Protocol):
     async def say(self, key: JobKey, body: Body) -> Mapping[str, Any]: ...
 
 
-class RunApi(Protocol):
+class RunApi(CopyWorkloadApi, Protocol):
     """What of the executor's own cluster is needed; `JobServer` has it."""
 
     async def get(self, key: JobKey) -> Mapping[str, Any]: ...
@@ -73,14 +83,23 @@ class JobExecutor:
         now_us: Callable[[], int],
         odd: Callable[[str], object] = str,
         monotonic_s: Callable[[], float] = time.monotonic,
+        *,
+        follows_kueue: bool = False,
     ) -> None:
-        self._monotonic_s = monotonic_s
+        """Workloads are passed on where it `follows_kueue`."""
+        self._monotonic_s, self._follows_kueue = monotonic_s, follows_kueue
         self._cluster, self._home, self._own = cluster, home, own
         self._now_us, self._odd = now_us, odd
         self._assignments: dict[JobKey, JobAssignment] = {}
         self._mirror = JobMirror(lambda job: job.uid)
+        self._workloads = CopyWorkloads()
         self._work: WorkList[JobKey] = WorkList(self._look_guarded)
         self._not_before_s: dict[JobKey, float] = {}
+        self._tally: StateTally[JobKey, CopyState] = StateTally()
+
+    def counts(self) -> Mapping[CopyState, int]:
+        """Return how many copies are in each state."""
+        return self._tally.counts()
 
     # What the home cluster has.
 
@@ -90,6 +109,8 @@ class JobExecutor:
         for fields in found:
             self.changed_assignment(fields)
         for key in before:
+            if key not in self._assignments:
+                self._workloads.forget(key)
             self._work.touch(key)
 
     def changed_assignment(self, found: Mapping[str, Any]) -> None:
@@ -98,7 +119,7 @@ class JobExecutor:
             self._note(JobAssignment.parse(self._cluster, found))
         except RejectedError as error:
             log.error("not an assignment", problem=str(error))
-            self._odd(self._cluster)
+            self._odd(HOME)
 
     def deleted_assignment(self, found: Mapping[str, Any]) -> None:
         """Note that an assignment was deleted."""
@@ -108,9 +129,13 @@ class JobExecutor:
             return
         seen = self._assignments.get(gone.key)
         if seen is not None and seen.uid == gone.uid:
-            del self._assignments[gone.key]
-            self._not_before_s.pop(gone.key, None)
+            self._forget(gone.key)
         self._work.touch(gone.key)
+
+    def _forget(self, key: JobKey) -> None:
+        self._assignments.pop(key, None)
+        self._not_before_s.pop(key, None)
+        self._workloads.forget(key)
 
     def _note(self, found: JobAssignment) -> None:
         before = self._assignments.get(found.key)
@@ -150,6 +175,29 @@ class JobExecutor:
         if job is not None:
             self._work.touch(job.key)
 
+    def replace_workloads(self, cluster: str, found: Sequence[Mapping[str, Any]]) -> None:
+        """Note all Workloads of its Kueue."""
+        for fields in found:
+            self.see_workload(cluster, fields)
+
+    def see_workload(
+        self, cluster: str, fields: Mapping[str, Any], *, is_removed: bool = False
+    ) -> None:
+        """Note a Workload of Kueue that is new, has changed or was deleted."""
+        try:
+            found = workload_of(self._cluster, fields)
+        except RejectedError as error:
+            log.error("not a Workload", problem=str(error))
+            self._odd(self._cluster)
+            return
+        if copy_key(found) not in self._assignments:
+            return
+        if is_removed:
+            self._workloads.lose(found)
+        else:
+            self._workloads.put(found)
+        self._work.touch(copy_key(found))
+
     def _identified(self, found: Mapping[str, Any]) -> KubernetesJob | None:
         try:
             return identified(self._cluster, found)
@@ -177,11 +225,15 @@ class JobExecutor:
         except Exception as error:  # no assignment may hold up others
             is_expected = isinstance(error, UnusableError)
             log.error("set aside", job="/".join(key), problem=repr(error), exc_info=not is_expected)
+            self._tally.note(key, CopyState.ASIDE)
             self._work.later(key, _REFUSED_RETRY_S)
 
     async def _look(self, key: JobKey) -> None:
         for _ in range(_LOOKS_AT_ONCE):
-            wanted = execute(await self._seen(key), self._now_us())
+            seen = await self._seen(key)
+            found = seen.assignment
+            self._tally.note(key, copy_state(found, seen.job) if found else None)
+            wanted = execute(seen, self._now_us(), follows_kueue=self._follows_kueue)
             if await self._carry_out([each for each in wanted if self._is_due(each)]):
                 return
         self._work.later(key, _RETRY_S)
@@ -204,14 +256,37 @@ class JobExecutor:
             job = await self._fetched(key)
         if job is None:
             return SeenAssignment(assignment)
-        pods = self._mirror.pods(key, job.granted)
-        return SeenAssignment(assignment, job, pods, self._mirror.disruption(key, job.granted))
+        pods, disruption = (
+            self._mirror.pods(key, job.granted),
+            self._mirror.disruption(key, job.granted),
+        )
+        workload = await self._workload(assignment, job)
+        return SeenAssignment(assignment, job, pods, disruption, workload)
+
+    async def _workload(
+        self, assignment: JobAssignment | None, job: KubernetesJob
+    ) -> KueueWorkload | None:
+        """The Workload of a Job; as it is now before that is said never to have run."""
+        found = self._workloads.of(job)
+        is_withdrawn = assignment is not None and assignment.is_withdrawn
+        if found is not None and is_withdrawn and waits_in_kueue(job, found):
+            await self._see_workload(found)
+            found = self._workloads.of(job)
+        return found
+
+    async def _see_workload(self, before: KueueWorkload) -> None:
+        try:
+            found = await self._own.get_workload(before.key)
+        except ApiMissingError:
+            self._workloads.lose(before)
+        else:
+            self._workloads.put(workload_of(self._cluster, found))
 
     async def _fetched_assignment(self, key: JobKey) -> JobAssignment | None:
         try:
             found = JobAssignment.parse(self._cluster, await self._home.get_assignment(key))
         except ApiMissingError:
-            self._assignments.pop(key, None)
+            self._forget(key)
             return None
         self._note(found)
         return found
@@ -244,6 +319,8 @@ class JobExecutor:
                 return await self._patch(job, effect)
             case DeleteJob(job):
                 await self._delete(job)
+            case AdmitCopy() | EvictCopy():
+                await self._write_workload(effect)
         return False
 
     async def _say(self, assignment: JobAssignment, status: Body, words: str) -> bool:
@@ -289,6 +366,16 @@ class JobExecutor:
         else:
             self._mirror.put(after)
         return True
+
+    async def _write_workload(self, effect: AdmitCopy | EvictCopy) -> None:
+        workload = effect.workload
+        try:
+            found = await write_workload(self._own, effect, self._now_us())
+        except (ApiConflictError, ApiMissingError):
+            await self._see_workload(workload)
+        else:
+            log.info(str(effect), workload="/".join(workload.key))
+            self._workloads.put(workload_of(self._cluster, found))
 
     async def _delete(self, job: KubernetesJob) -> None:
         with suppress(ApiConflictError, ApiMissingError):

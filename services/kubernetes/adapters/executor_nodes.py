@@ -14,7 +14,7 @@ from services.kubernetes.model.executor_nodes import (
     node_spec,
     others_of,
 )
-from shared.kubernetes.api import ApiError, ApiMissingError
+from shared.kubernetes.api import ApiError, ApiMissingError, ApiRefusedError
 from shared.kubernetes.node_reporter import NodeReporter
 from shared.kubernetes.nodes import node_name
 from shared.kubernetes.objects import mapping_of
@@ -71,6 +71,8 @@ class NodeMirror:
         self._changed = asyncio.Event()
         self.others = OtherPods(self._changed.set)
         """What pods of others have taken of nodes."""
+        self.reported = asyncio.Event()
+        """Set once all nodes were reported, or the home cluster never takes one of them."""
 
     def replace(self, cluster: str, found: Sequence[_Object]) -> None:
         """Replace what is known by a list of all nodes."""
@@ -97,6 +99,8 @@ class NodeMirror:
                 await self.report()
             except ApiError as error:
                 log.warning("nodes not reported", problem=str(error))
+                if isinstance(error, ApiRefusedError):
+                    self.reported.set()
                 self._said = None  # a write may have been done that was not answered
                 self._changed.set()
                 await asyncio.sleep(_RETRY_S)
@@ -115,6 +119,7 @@ class NodeMirror:
             except ApiMissingError:
                 log.info("was deleted", node=name)
             del self._said[name]
+        self.reported.set()
 
     async def _say(self, name: str, spec: _Object, said: dict[str, _Object]) -> None:
         if name not in said:

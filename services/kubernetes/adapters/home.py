@@ -1,7 +1,7 @@
 """The home cluster, as an executor may use it: its own namespace there."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 from services.kubernetes.adapters.assigned import LEASE, assignments_path, path_of_kind
@@ -12,6 +12,9 @@ from services.kubernetes.model.jobs import JobKey
 from shared.kubernetes.api import ApiServer
 from shared.kubernetes.connection import ApiConnection
 from shared.kubernetes.leases import LeaseName, renew
+
+HOME: Final = "home"
+"""What an executor calls the home cluster: it does not know how that calls itself."""
 
 
 def nodes_path(namespace: str) -> str:
@@ -29,8 +32,8 @@ class HomeServer(ApiServer):
         namespace: str,
         refused: Callable[[str], object] = str,
     ) -> None:
-        super().__init__(cluster, client, refused)
-        self._lease = LeaseName(namespace, LEASE)
+        super().__init__(HOME, client, refused)
+        self._holder, self._lease = cluster, LeaseName(namespace, LEASE)
         self.assignments, self._nodes = assignments_path(namespace), nodes_path(namespace)
 
     async def get_assignment(self, key: JobKey) -> Mapping[str, Any]:
@@ -59,7 +62,7 @@ class HomeServer(ApiServer):
 
     async def renew(self, lasts_s: int) -> None:
         """Say that the executor goes on, and that its cluster answers."""
-        await renew(self, self._lease, self.cluster, lasts_s)
+        await renew(self, self._lease, self._holder, lasts_s)
 
     def _assignment(self, key: JobKey) -> str:
         return f"{self.assignments}/{quote(assignment_name(key))}"

@@ -6,12 +6,13 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from services.kubernetes.adapters.reconciler import JobReconciler
+from services.kubernetes.processor.effects import AdmitCopy, EvictCopy
 from shared.kubernetes.api import ApiError, ApiMissingError
 from shared.kubernetes.objects import condition_of, mapping_of
-from shared.kueue.answers import activated
+from shared.kueue.answers import activated, checked, deactivated
 from shared.kueue.names import GRANTED_CHECK
 from shared.kueue.paths import check_path
+from shared.kueue.workloads import CheckState, WorkloadKey
 
 _EVERY_S: Final = 10.0
 _ADVICE: Final = "create it and name it in the ClusterQueue: docs/how-to/kubernetes-jobs.md"
@@ -19,10 +20,19 @@ _ADVICE: Final = "create it and name it in the ClusterQueue: docs/how-to/kuberne
 log = structlog.get_logger(__name__)
 
 
+class WorkloadTaker(Protocol):
+    """Takes Workloads of Kueue; the reconciler and the executor do."""
+
+    def replace_workloads(self, cluster: str, found: Sequence[Mapping[str, Any]]) -> None: ...
+    def see_workload(
+        self, cluster: str, fields: Mapping[str, Any], *, is_removed: bool = False
+    ) -> None: ...
+
+
 class WorkloadWatcher:
     """Passes Workloads on."""
 
-    def __init__(self, jobs: JobReconciler) -> None:
+    def __init__(self, jobs: WorkloadTaker) -> None:
         self._jobs = jobs
 
     def replace(self, cluster: str, found: Sequence[Mapping[str, Any]]) -> None:
@@ -36,6 +46,30 @@ class WorkloadWatcher:
     def deleted(self, cluster: str, found: Mapping[str, Any]) -> None:
         """Pass on that a Workload was deleted."""
         self._jobs.see_workload(cluster, found, is_removed=True)
+
+
+class CopyWorkloadApi(Protocol):
+    """What of an API server is needed for Workloads; `JobServer` has it."""
+
+    async def get_workload(self, key: WorkloadKey) -> Mapping[str, Any]: ...
+    async def patch_workload(
+        self, key: WorkloadKey, body: Mapping[str, Any]
+    ) -> Mapping[str, Any]: ...
+    async def answer_check(
+        self, key: WorkloadKey, body: Mapping[str, Any]
+    ) -> Mapping[str, Any]: ...
+
+
+async def write_workload(
+    api: CopyWorkloadApi, effect: AdmitCopy | EvictCopy, now_us: int
+) -> Mapping[str, Any]:
+    """Have Kueue let a copy run, or run no more; returns what its Workload is then. Raises
+    ApiError."""
+    workload = effect.workload
+    if isinstance(effect, EvictCopy):
+        return await api.patch_workload(workload.key, deactivated(workload))
+    body = checked(workload, [GRANTED_CHECK], CheckState.READY, effect.message, now_us)
+    return await api.answer_check(workload.key, body)
 
 
 class CheckApi(Protocol):

@@ -32,6 +32,7 @@ from services.kubernetes.model.records import KubernetesRecord
 from services.kubernetes.processor.decisions import obeying
 from services.kubernetes.processor.effects import (
     JobEffect,
+    NotifyUser,
     PatchRecord,
     RefuseJob,
 )
@@ -57,6 +58,8 @@ _OUTSIDE_S: Final = 5.0
 _ENDED_OUTSIDE_S: Final = (60.0, 3600.0)
 # A Job that changes faster than it is looked at waits for its next turn.
 _LOOKS_AT_ONCE: Final = 8
+# How often it is looked whether a Job fits by now that is not submitted yet.
+_UNSUBMITTED_S: Final = 60.0
 _ID_PARTS: Final = 6
 
 log = structlog.get_logger(__name__)
@@ -77,10 +80,11 @@ class JobReconciler:
         terms: JobTerms,
         now_us: Callable[[], int],
         odd: Callable[[str], object] = str,
-        offer: Callable[[JobSubmitted], Awaitable[None]] | None = None,
+        offer: Callable[[JobSubmitted], Awaitable[str]] | None = None,
     ) -> None:
-        """`offer` has clusters declare what a job asks of nodes, before it is submitted."""
-        self._terms, self._now_us, self._odd = terms, now_us, odd
+        """`offer` has clusters declare what a job asks of nodes, before it is submitted, and
+        returns why that has to wait; empty: it has not to."""
+        self._terms, self._now_us, self._odd, self._offer = terms, now_us, odd, offer
         self._own = tuple(f"{terms.site}/{cluster}/" for cluster in apis)
         self._clusters = apis.keys()
         self._locks: WeakValueDictionary[JobUid, asyncio.Lock] = WeakValueDictionary()
@@ -88,7 +92,7 @@ class JobReconciler:
         self._sight = JobSight(apis, terms, now_us, self._work)
         self.mirror = self._sight.mirror
         self._events = UserEvents(apis)
-        self._writer = JobWriter(self._sight, self._work, facts, self._events, now_us, offer)
+        self._writer = JobWriter(self._sight, self._work, facts, self._events, now_us)
         self._decisions = DecisionsInOrder(self._of_id, self._obeyed, self._set_aside, _RETRY_S)
 
     def replace(self, cluster: str, found: Sequence[Mapping[str, Any]]) -> None:
@@ -220,6 +224,11 @@ class JobReconciler:
         """Yield what Jobs asked for that have not ended."""
         return (each.submitted for each in self.mirror.records() if not each.outcome)
 
+    def touch_waiting(self) -> None:
+        """Note that something may have to be done about each Job that waits."""
+        for uid in self.mirror.waiting():
+            self.touch(uid)
+
     def touch(self, uid: JobUid) -> None:
         """Note that something may have to be done about a Job."""
         self._work.touch(uid)
@@ -292,9 +301,28 @@ class JobReconciler:
             return await self._of_copy(seen.job)
         wanted = reconcile(seen, record, self._terms, self._now_us())
         told = self._sight.told.get(uid, ())
-        return [
+        wanted = [
             each for each in wanted if not (isinstance(each, PublishFact) and each.event.id in told)
         ]
+        return wanted if record is None else await self._offered(seen.job, record, wanted)
+
+    async def _offered(
+        self, job: KubernetesJob | None, record: KubernetesRecord, wanted: Sequence[JobEffect]
+    ) -> Sequence[JobEffect]:
+        """What is wanted once clusters have declared what a job asks for that is to be submitted;
+        where that has to wait, without it."""
+        submitted = [each for each in wanted if _is_fact_of(record, each, is_submission=True)]
+        if self._offer is None or not submitted:
+            return wanted
+        why = await self._offer(record.submitted)
+        if not why or any(_is_fact_of(record, each, is_submission=False) for each in wanted):
+            return wanted
+        rest = [each for each in wanted if each not in submitted]
+        body = records.explaining(record, ExplainedWait(why))
+        if record.merged(body["status"]) != record:
+            rest.append(PatchRecord(record, body, "explained"))
+            rest += [NotifyUser(job, "Waits", why)] if job is not None else []
+        return [*rest, LookAgain(_UNSUBMITTED_S)]
 
     async def _of_copy(self, copy: KubernetesJob) -> Sequence[JobEffect]:
         record = self.mirror.of_run(copy.key)
@@ -335,3 +363,12 @@ class JobReconciler:
             await self._writer.carry_out([RefuseJob(job, why)] if job else ())
         except ApiError as error:
             log.warning("refusal not written to the Job", job="/".join(uid), problem=str(error))
+
+
+def _is_fact_of(record: KubernetesRecord, effect: JobEffect, *, is_submission: bool) -> bool:
+    """Return whether a fact says that a job was submitted, or else more of it than that."""
+    if not isinstance(effect, PublishFact):
+        return False
+    kind = effect.event.WhichOneof("payload") or ""
+    is_of_job = getattr(effect.event, kind).job_id == record.job_id
+    return is_of_job and (kind == "job_submitted") is is_submission

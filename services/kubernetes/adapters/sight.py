@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol
 
 from coplace_client.errors import UnusableError
+from services.kubernetes.adapters.kueue import CopyWorkloadApi
 from services.kubernetes.model.assignments import said_of
 from services.kubernetes.model.bodies import Body
 from services.kubernetes.model.facts import JobTerms, id_of
@@ -17,7 +18,7 @@ from services.kubernetes.processor.mirror import JobMirror
 from services.kubernetes.processor.seen import SeenJob
 from shared.kubernetes.api import ApiMissingError
 from shared.kubernetes.work_list import WorkList
-from shared.kueue.workloads import KueueWorkload, WorkloadKey
+from shared.kueue.workloads import KueueWorkload
 from shared.kueue.workloads import identified as workload_of
 
 # How often a Job is asked for that no list has: while its end is to be published, and after that,
@@ -26,7 +27,7 @@ _OUTSIDE_S: Final = 5.0
 _ENDED_OUTSIDE_S: Final = (60.0, 3600.0)
 
 
-class JobApi(Protocol):
+class JobApi(CopyWorkloadApi, Protocol):
     """What of an API server is needed; `JobServer` has it."""
 
     async def get(self, key: JobKey) -> Mapping[str, Any]: ...
@@ -39,9 +40,6 @@ class JobApi(Protocol):
     async def create_record(self, body: Body) -> Mapping[str, Any]: ...
     async def delete_record(self, name: str, uid: str) -> None: ...
     async def tell(self, namespace: str, event: Body) -> None: ...
-    async def get_workload(self, key: WorkloadKey) -> Mapping[str, Any]: ...
-    async def patch_workload(self, key: WorkloadKey, body: Body) -> Mapping[str, Any]: ...
-    async def answer_check(self, key: WorkloadKey, body: Body) -> Mapping[str, Any]: ...
 
 
 class UnknownClusterError(UnusableError):

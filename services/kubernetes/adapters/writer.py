@@ -1,14 +1,14 @@
 """Does what follows from decisions and from the states of Jobs, at API servers and ingest."""
 
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 import structlog
 from coplace.v1.ingest_service_pb2 import Envelope
-from coplace.v1.jobs_pb2 import JobSubmitted
 
+from services.kubernetes.adapters.kueue import write_workload
 from services.kubernetes.adapters.sight import JobSight
 from services.kubernetes.model.bodies import Body, annotated, update
 from services.kubernetes.model.conditions import (
@@ -42,9 +42,6 @@ from shared.kubernetes.events import user_event as event_about
 from shared.kubernetes.facts import FactTaker
 from shared.kubernetes.texts import shown
 from shared.kubernetes.work_list import WorkList
-from shared.kueue.answers import checked, deactivated
-from shared.kueue.names import GRANTED_CHECK
-from shared.kueue.workloads import CheckState
 from shared.kueue.workloads import identified as workload_of
 
 log = structlog.get_logger(__name__)
@@ -71,10 +68,9 @@ class JobWriter:
         facts: FactTaker,
         events: UserEvents,
         now_us: Callable[[], int],
-        offer: Callable[[JobSubmitted], Awaitable[None]] | None,
     ) -> None:
         self._sight, self._work, self._facts, self._events = sight, work, facts, events
-        self._now_us, self._offer = now_us, offer
+        self._now_us = now_us
 
     async def carry_out(self, effects: Sequence[JobEffect]) -> bool:
         """Return False where something was otherwise than it was seen: it has been seen anew."""
@@ -124,8 +120,6 @@ class JobWriter:
         return True
 
     async def _tell(self, event: Envelope) -> None:
-        if self._offer is not None and event.HasField("job_submitted"):
-            await self._offer(event.job_submitted)
         await self._facts.tell(event)
         fact = getattr(event, event.WhichOneof("payload") or "")
         uid = self._sight.mirror.of_id(fact.job_id)
@@ -241,12 +235,7 @@ class JobWriter:
         workload = effect.workload
         api, key = self._sight.api(workload.server), workload.key
         try:
-            if isinstance(effect, AdmitCopy):
-                words = (CheckState.READY, effect.message, self._now_us())
-                body = checked(workload, [GRANTED_CHECK], *words)
-                fields = await api.answer_check(key, body)
-            else:
-                fields = await api.patch_workload(key, deactivated(workload))
+            fields = await write_workload(api, effect, self._now_us())
         except (ApiConflictError, ApiMissingError):
             await self._sight.see_workload(workload)
             return False

@@ -12,7 +12,9 @@ from services.kubernetes.adapters.api import JOBS, JobServer
 from services.kubernetes.adapters.assigned import MISSING, SILENT_S
 from services.kubernetes.adapters.executor import AssignmentWatcher, JobExecutor
 from services.kubernetes.adapters.executor_nodes import NodeMirror
-from services.kubernetes.adapters.home import HomeServer
+from services.kubernetes.adapters.home import HOME, HomeServer
+from services.kubernetes.adapters.kueue import GrantedCheck, WorkloadWatcher
+from services.kubernetes.adapters.meter import OF_HOME, ExecutorMeter
 from services.kubernetes.adapters.pods import PodWatcher
 from services.kubernetes.executor.settings import ExecutorSettings
 from services.kubernetes.model.names import EXECUTOR
@@ -25,6 +27,8 @@ from shared.kubernetes.other_pods import SELECTOR as OTHER_PODS
 from shared.kubernetes.other_pods import trimmed_other_pod
 from shared.kubernetes.pods import trimmed_pod
 from shared.kubernetes.reflector import ObjectWatcher, reflect
+from shared.kueue.paths import KUEUE_MISSING, WORKLOADS
+from shared.kueue.workloads import trimmed as trimmed_workload
 from shared.process.clock import process_clock
 from shared.process.life import Process, run_process
 
@@ -37,20 +41,32 @@ log = structlog.get_logger(__name__)
 async def serve(process: Process) -> None:
     """Run assignments until the process shall stop."""
     own = ExecutorSettings()
+    meter = ExecutorMeter(process.telemetry.meter, own.cluster)
+    meter.begin(HOME, OF_HOME)
+    meter.begin(own.cluster)
     async with AsyncExitStack() as opened:
-        away = api_client("home", own.home_kubeconfig, own.home_context)
-        home = HomeServer(own.cluster, await opened.enter_async_context(away), own.namespace)
+        away = api_client(HOME, own.home_kubeconfig, own.home_context)
+        client = await opened.enter_async_context(away)
+        home = HomeServer(own.cluster, client, own.namespace, meter.refused)
         here = api_client(own.cluster, own.kubeconfig, own.context)
-        jobs = JobServer(own.cluster, await opened.enter_async_context(here))
-        await process.run_until_stopped(NAME, _run(process, own, home, jobs))
+        jobs = JobServer(own.cluster, await opened.enter_async_context(here), meter.refused)
+        await process.run_until_stopped(NAME, _run(process, own, home, jobs, meter))
 
 
-async def _run(process: Process, own: ExecutorSettings, home: HomeServer, here: JobServer) -> None:
+async def _run(
+    process: Process,
+    own: ExecutorSettings,
+    home: HomeServer,
+    here: JobServer,
+    meter: ExecutorMeter,
+) -> None:
     """Learn what is assigned and what runs, then do what follows."""
-    executor = JobExecutor(own.cluster, home, here, process_clock().now_us)
+    now_us = process_clock().now_us
+    executor = JobExecutor(own.cluster, home, here, now_us, meter.odd, follows_kueue=own.kueue)
+    meter.watch(executor.counts)
     nodes = NodeMirror(home)
     async with asyncio.TaskGroup() as tasks:
-        watched, waits = partial(_watched, tasks), process.readiness.wait_for
+        watched, waits = partial(_watched, tasks, meter), process.readiness.wait_for
         waits("the assignments: does the home cluster have the kind JobAssignment?")
         assigned = AssignmentWatcher(executor)
         await watched(home, home.assignments, "", assigned, unmanaged, MISSING)
@@ -60,15 +76,21 @@ async def _run(process: Process, own: ExecutorSettings, home: HomeServer, here: 
         await watched(here, PODS, OTHER_PODS, nodes.others, trimmed_other_pod)
         node = partial(trimmed_node, has_labels=True)
         await watched(here, NODES, own.node_selector, nodes, node)
+        if own.kueue:
+            waits("the Workloads of its own cluster")
+            workloads = WorkloadWatcher(executor)
+            await watched(here, WORKLOADS, "", workloads, trimmed_workload, KUEUE_MISSING)
+            tasks.create_task(GrantedCheck(here, now_us).run())
         process.readiness.ready()
         tasks.create_task(nodes.run())
-        tasks.create_task(_renew(home, here))
+        tasks.create_task(_renew(home, here, nodes))
         for _ in range(own.workers):
             tasks.create_task(executor.work())
 
 
-async def _renew(home: HomeServer, here: ApiServer) -> None:
-    """Say in the home cluster that this one answers, until cancelled."""
+async def _renew(home: HomeServer, here: ApiServer, nodes: NodeMirror) -> None:
+    """Say in the home cluster that this one answers, once that knows all nodes, until cancelled."""
+    await nodes.reported.wait()
     while True:
         try:
             await here.answer()
@@ -80,6 +102,7 @@ async def _renew(home: HomeServer, here: ApiServer) -> None:
 
 async def _watched(
     tasks: asyncio.TaskGroup,
+    meter: ExecutorMeter,
     api: ApiServer,
     path: str,
     selector: str,
@@ -89,8 +112,7 @@ async def _watched(
 ) -> None:
     """Return when all objects are known; they are followed from then on."""
     listed = asyncio.Event()
-    following = reflect(api, path, selector, watcher, listed.set, if_missing=if_missing, trim=trim)
-    tasks.create_task(following)
+    tasks.create_task(reflect(api, path, selector, watcher, listed.set, meter, if_missing, trim))
     await listed.wait()
 
 

@@ -28,4 +28,7 @@ class ExecutorSettings(EnvironmentSettings):
     )
     context: str = Field("", description="Of that kubeconfig; its current one")
     node_selector: str = Field("", description="Labels of the nodes that Jobs may have; all")
+    kueue: bool = Field(
+        default=False, description="Follow the Kueue of its own cluster, and answer its check"
+    )
     workers: int = Field(64, ge=1, le=256, description="Jobs that are looked at at once")

@@ -29,6 +29,7 @@ from shared.kubernetes.objects import (
 )
 from shared.kubernetes.pods import RunPod
 from shared.kubernetes.texts import shown
+from shared.kueue.names import QUEUE_LABEL
 
 KIND: Final = "JobAssignment"
 PLURAL: Final = "jobassignments"
@@ -63,6 +64,11 @@ class JobAssignment(ApiObject):
     def job(self) -> KubernetesJob:
         """Return what is to run."""
         return KubernetesJob(self.cluster, {"spec": mapping_of(self.spec.get("job"))})
+
+    @property
+    def is_in_kueue(self) -> bool:
+        """Return whether the Kueue there says when it runs."""
+        return QUEUE_LABEL in self.labels
 
     @property
     def is_kept(self) -> bool:
@@ -125,14 +131,15 @@ def assignment_name(key: JobKey) -> str:
 
 
 def assignment_body(key: JobKey, copy: Body) -> Body:
-    """Return the assignment of a copy, by the manifest of that."""
+    """Return the assignment of a copy, by the manifest of that. One that waits for Kueue is not
+    suspended here: that asks for its end."""
     metadata = {**copy["metadata"], "name": assignment_name(key)}
     del metadata["namespace"]
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
         "metadata": metadata,
-        "spec": {"job": copy["spec"]},
+        "spec": {"job": {**copy["spec"], "suspend": False}},
     }
 
 
@@ -175,8 +182,10 @@ def is_asked_to_end(run: KubernetesJob) -> bool:
 
 
 def run_body(assignment: JobAssignment) -> Body:
-    """Return the Job that runs for an assignment. It is in no queue of Coplace there."""
+    """Return the Job that runs for an assignment. It is in no queue of Coplace there; in one of
+    Kueue it runs once that lets it."""
     key, metadata = assignment.key, assignment.metadata
+    spec = assignment.spec["job"]
     labels = {name: told for name, told in assignment.labels.items() if name != QUEUE_NAME}
     annotations = texts_of(metadata.get("annotations"))
     return {
@@ -189,7 +198,7 @@ def run_body(assignment: JobAssignment) -> Body:
             "annotations": {**annotations, ASSIGNMENT: assignment.uid},
             "finalizers": [FINALIZER],
         },
-        "spec": assignment.spec["job"],
+        "spec": {**spec, "suspend": True} if assignment.is_in_kueue else spec,
     }
 
 

@@ -1,6 +1,5 @@
 """How many Jobs of a queue are where."""
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -8,6 +7,7 @@ from typing import Any, Final, NamedTuple
 from services.kubernetes.model.jobs import JobUid
 from services.kubernetes.model.records import API_VERSION
 from services.kubernetes.model.states import QueueState
+from services.kubernetes.model.tally import StateTally
 
 KIND: Final = "JobQueue"
 PLURAL: Final = "jobqueues"
@@ -57,38 +57,36 @@ class CountedState(NamedTuple):
 
 
 class QueueTally:
-    """Counts Jobs of all clusters as they change: nobody has to go through all of them."""
+    """Counts Jobs of all clusters as they change."""
 
     def __init__(self) -> None:
-        self._places: dict[JobUid, CountedState] = {}
-        self._counts: Counter[tuple[str, CountedState]] = Counter()
+        self._tally: StateTally[JobUid, tuple[str, CountedState]] = StateTally()
 
     def note(self, uid: JobUid, place: CountedState | None) -> None:
         """Note where a Job is now; None: nowhere."""
-        before = self._places.pop(uid, None)
-        if before is not None:
-            self._counts[uid.cluster, before] -= 1
-        if place is not None:
-            self._places[uid] = place
-            self._counts[uid.cluster, place] += 1
+        self._tally.note(uid, (uid.cluster, place) if place is not None else None)
 
     def counts(self) -> Mapping[str, QueueCounts]:
         """Return how many Jobs are where, by their clusters."""
-        return {cluster: self._of(cluster) for cluster in {each for each, _ in self._counts}}
+        found = self._tally.counts()
+        return {cluster: _of(cluster, found) for cluster in {each for each, _ in found}}
 
-    def _of(self, cluster: str) -> QueueCounts:
-        found = {
-            state: sum(self._counts[cluster, CountedState(state, begun)] for begun in (False, True))
-            for state in QueueState
-        }
-        return QueueCounts(
-            waiting=found[QueueState.WAITS],
-            admitted=found[QueueState.RUNS],
-            running=self._counts[cluster, CountedState(QueueState.RUNS, has_begun=True)],
-            refused=found[QueueState.REFUSED],
-            aside=found[QueueState.ASIDE],
-            ended=found[QueueState.ENDED],
-        )
+
+def _of(cluster: str, counts: Mapping[tuple[str, CountedState], int]) -> QueueCounts:
+    def count(state: QueueState, *, begun: bool) -> int:
+        return counts.get((cluster, CountedState(state, begun)), 0)
+
+    found = {
+        state: sum(count(state, begun=begun) for begun in (False, True)) for state in QueueState
+    }
+    return QueueCounts(
+        waiting=found[QueueState.WAITS],
+        admitted=found[QueueState.RUNS],
+        running=count(QueueState.RUNS, begun=True),
+        refused=found[QueueState.REFUSED],
+        aside=found[QueueState.ASIDE],
+        ended=found[QueueState.ENDED],
+    )
 
 
 def queue_body(name: str, site: str, cluster: str) -> Mapping[str, Any]:

@@ -65,5 +65,6 @@ def awaiting(
     if copy.is_suspended:
         return decline("its assignment was suspended before it ran")
     if wait_s is not None and wait_s <= 0:
-        return decline(f"its executor did not start it within {terms.ready_within_s:g} s")
+        who = "Kueue" if copy.is_in_kueue and said and said.is_claimed else "its executor"
+        return decline(f"{who} did not let it run within {terms.ready_within_s:g} s")
     return [LookAgain(wait_s)] if wait_s is not None else ()

@@ -37,19 +37,19 @@ def admitting(
     if wait_s is not None and wait_s <= 0:
         return decline(f"Kueue did not let it run within {terms.ready_within_s:g} s")
     later: list[JobEffect] = [LookAgain(wait_s)] if wait_s is not None else []
-    if seen.workload is None or not _is_asked(seen.workload):
+    if seen.workload is None or not is_asked(seen.workload):
         return later
     claim = record.claim
     words = f"Coplace: grant {claim.grant} at {claim.freq_ghz:g} GHz, {record.job_id}"
     return [AdmitCopy(seen.workload, words), *later]
 
 
-def _is_asked(workload: KueueWorkload) -> bool:
+def is_asked(workload: KueueWorkload) -> bool:
     """Return whether Kueue has quota for a copy and asks Coplace."""
     return workload.may_start and workload.checks.get(GRANTED_CHECK) == CheckState.PENDING
 
 
-def evicting(workload: KueueWorkload | None) -> Sequence[JobEffect]:
+def evicting(workload: KueueWorkload | None) -> Sequence[EvictCopy]:
     """Have Kueue let a copy run no more; nothing where it has none, or does not."""
     if workload is None or not workload.is_active or workload.finished:
         return ()

@@ -13,9 +13,14 @@ from services.kubernetes.model.bodies import Body
 from services.kubernetes.model.jobs import KubernetesJob
 from services.kubernetes.model.names import ASSIGNMENT, EXECUTOR
 from services.kubernetes.model.run_pods import PodDisruption, kept_pods
-from services.kubernetes.processor.effects import DeleteJob, PatchJob
+from services.kubernetes.processor.by_kueue import evicting, is_asked, waits_in_kueue
+from services.kubernetes.processor.effects import AdmitCopy, DeleteJob, EvictCopy, PatchJob
+from shared.kubernetes.names import JOB_ID
 from shared.kubernetes.objects import whole_of
 from shared.kubernetes.pods import RunPod
+from shared.kueue.workloads import KueueWorkload
+
+_NO_KUEUE = "its executor does not follow the Kueue there: set kueue.enabled in its chart"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +45,24 @@ class CreateRun:
         return "created"
 
 
-ExecutorEffect = SayOfAssignment | CreateRun | PatchJob | DeleteJob
+ExecutorEffect = SayOfAssignment | CreateRun | PatchJob | DeleteJob | AdmitCopy | EvictCopy
 
 
 @dataclass(frozen=True, slots=True)
 class SeenAssignment:
-    """An assignment, the Job of its name, its pods, and how Kubernetes ended pods of it; None: it
-    is not there."""
+    """An assignment, the Job of its name, its pods, how Kubernetes ended pods of it, and its
+    Workload in Kueue; None: it is not there."""
 
     assignment: JobAssignment | None
     job: KubernetesJob | None = None
     pods: Sequence[RunPod] = ()
     disruption: PodDisruption | None = None
+    workload: KueueWorkload | None = None
 
 
-def execute(seen: SeenAssignment, now_us: int) -> Sequence[ExecutorEffect]:
+def execute(
+    seen: SeenAssignment, now_us: int, *, follows_kueue: bool = False
+) -> Sequence[ExecutorEffect]:
     """Return what to do about an assignment and the Job that runs for it."""
     assignment, job = seen.assignment, seen.job
     if assignment is None:
@@ -65,15 +73,41 @@ def execute(seen: SeenAssignment, now_us: int) -> Sequence[ExecutorEffect]:
     if said.refused:
         return _let_go(job) if job is not None else ()
     if job is None or said.run_uid not in ("", job.uid):
-        return _without_run(assignment, now_us)
+        return _without_run(assignment, now_us, follows_kueue=follows_kueue)
+    if not said.run_uid and _is_in_kueue(job, seen.workload):
+        return _in_kueue(assignment, job, seen.workload)
     if _has_ended_as_asked(assignment, job) and not job.is_deleted:
         return [DeleteJob(job)]  # before that is said: nobody lets it run again then
-    return [*_report(assignment, job, seen), *_set_right(assignment, job)]
+    return [*_report(assignment, job, seen), *_set_right(assignment, job, seen.workload)]
 
 
 def _has_ended_as_asked(assignment: JobAssignment, job: KubernetesJob) -> bool:
     has_no_pods = job.is_quiet or job.keeps_its_start
     return assignment.job.is_suspended and has_no_pods and not job.run_end
+
+
+def _is_in_kueue(job: KubernetesJob, workload: KueueWorkload | None) -> bool:
+    """Return whether a Job has not run yet. One that was deleted while Kueue let it run may have:
+    that counts as a run."""
+    is_let_run = workload is not None and workload.is_admitted
+    return waits_in_kueue(job, workload) and not (job.is_deleted and is_let_run)
+
+
+def _in_kueue(
+    assignment: JobAssignment, job: KubernetesJob, workload: KueueWorkload | None
+) -> Sequence[ExecutorEffect]:
+    """Have Kueue let a Job run that is assigned. It is claimed so long, and nothing is said of its
+    uid: it can be taken back until it runs."""
+    if not assignment.is_withdrawn:
+        if job.is_deleted:
+            return _refused(assignment, "its Job was deleted before it ran")
+        if workload is None or not is_asked(workload):
+            return ()
+        words = f"Coplace: grant {job.granted}, {job.annotations.get(JOB_ID, '')}"
+        return [AdmitCopy(workload, words)]
+    if workload is not None and workload.is_admitted:
+        return evicting(workload)  # it begins just now: what becomes of that is awaited
+    return _let_go(job) if job.is_taken or job.is_deleted else [DeleteJob(job)]
 
 
 def _let_go(job: KubernetesJob) -> Sequence[ExecutorEffect]:
@@ -87,13 +121,17 @@ def _let_go(job: KubernetesJob) -> Sequence[ExecutorEffect]:
     return [PatchJob(job, bodies.releasing(job), "let go")]
 
 
-def _without_run(assignment: JobAssignment, now_us: int) -> Sequence[ExecutorEffect]:
+def _without_run(
+    assignment: JobAssignment, now_us: int, *, follows_kueue: bool
+) -> Sequence[ExecutorEffect]:
     said = assignment.said
     if said.run_uid:
         told = assignments.removed(now_us)
         return () if said.deleted_at else [SayOfAssignment(assignment, told, "was removed")]
     if assignment.is_withdrawn:
         return _refused(assignment, "taken back before it ran") if said.is_claimed else ()
+    if assignment.is_in_kueue and not follows_kueue:
+        return _refused(assignment, _NO_KUEUE)
     if not said.is_claimed:
         return [SayOfAssignment(assignment, assignments.claimed(), "claimed")]
     return [CreateRun(assignment)]
@@ -118,7 +156,9 @@ def _report(
     return [SayOfAssignment(assignment, told, "reported")]
 
 
-def _set_right(assignment: JobAssignment, job: KubernetesJob) -> Sequence[ExecutorEffect]:
+def _set_right(
+    assignment: JobAssignment, job: KubernetesJob, workload: KueueWorkload | None
+) -> Sequence[ExecutorEffect]:
     """What runs ends where that is asked for, and has no more than was assigned. What somebody has
     suspended is not let run again."""
     if job.run_end or job.is_deleted:
@@ -126,6 +166,8 @@ def _set_right(assignment: JobAssignment, job: KubernetesJob) -> Sequence[Execut
     wanted, spec = assignment.job, dict[str, Any]()
     if job.is_taken and not assignment.is_kept:  # it was released: nobody is charged for it
         return [PatchJob(job, bodies.releasing(job), "let go")]
+    if wanted.is_suspended and (evicted := evicting(workload)):
+        return evicted
     if wanted.is_suspended and not job.is_suspended:
         return [PatchJob(job, bodies.suspending(job), "suspended: it has to end")]
     if job.pods > wanted.pods:

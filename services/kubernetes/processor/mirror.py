@@ -6,6 +6,7 @@ from typing import Any, Final
 from services.kubernetes.model.jobs import JobKey, JobUid, KubernetesJob
 from services.kubernetes.model.records import KubernetesRecord
 from services.kubernetes.model.run_pods import PodDisruption
+from services.kubernetes.processor.copy_workloads import CopyWorkloads, copy_key
 from shared.kubernetes.names import GRANT
 from shared.kubernetes.objects import condition_of, is_number, is_older, mapping_of
 from shared.kubernetes.packed import PackedStore
@@ -38,8 +39,7 @@ class JobMirror:
         self._disruptions: dict[JobKey, tuple[int, PodDisruption]] = {}
         # Of the newest grant of each, by their uids.
         self._pods: dict[JobKey, tuple[int, dict[str, RunPod]]] = {}
-        # Of copies that run by Kueue, by the names of these.
-        self._workloads: dict[JobKey, KueueWorkload] = {}
+        self._workloads = CopyWorkloads()
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -125,7 +125,7 @@ class JobMirror:
         self._of_ids[record.job_id] = record.id
         if not record.claim.is_live:
             self._pods.pop(record.run_key, None)
-            self._workloads.pop(record.run_key, None)
+            self._workloads.forget(record.run_key)
         if record.runs_as_copy:
             self._of_runs[record.run_key] = record.id
         if record.claim.is_live or record.outcome or record.released_at_us:
@@ -140,7 +140,7 @@ class JobMirror:
         record = self._records.pop(uid, None)
         if record is not None:
             self._of_runs.pop(record.run_key, None)
-            self._workloads.pop(record.run_key, None)
+            self._workloads.forget(record.run_key)
             self._waiting.pop(uid, None)
             self._forget_id(record.job_id, uid)
             self._changed(uid)
@@ -205,27 +205,18 @@ class JobMirror:
     def see_workload(self, found: KueueWorkload) -> JobUid | None:
         """Note a Workload of Kueue; return the Job whose copy it is of, None where there is
         none."""
-        key = JobKey(found.server, found.key.namespace, found.owner.get("name", ""))
-        uid, before = self._of_runs.get(key), self._workloads.get(key)
-        if uid is None:
-            return None
-        is_same = before is not None and before.id == found.id
-        if before is None or not (
-            is_same and is_older(found.resource_version, before.resource_version)
-        ):
-            self._workloads[key] = found
+        uid = self._of_runs.get(copy_key(found))
+        if uid is not None:
+            self._workloads.put(found)
         return uid
 
     def lose_workload(self, found: KueueWorkload) -> None:
         """Forget a Workload that was deleted."""
-        key = JobKey(found.server, found.key.namespace, found.owner.get("name", ""))
-        if (before := self._workloads.get(key)) is not None and before.id == found.id:
-            del self._workloads[key]
+        self._workloads.lose(found)
 
     def workload(self, run: KubernetesJob | None) -> KueueWorkload | None:
         """Return the Workload of a copy that runs by Kueue."""
-        found = self._workloads.get(run.key) if run else None
-        return found if run and found and found.owner.get("uid") == run.uid else None
+        return self._workloads.of(run)
 
     def pods(self, key: JobKey, grant: int) -> Sequence[RunPod]:
         """Return the pods of a run under a grant, as they were seen last."""

@@ -220,7 +220,9 @@ def _assumed(job: KubernetesJob, terms: JobTerms) -> Sequence[JobEffect]:
 
 def _is_awaited(copy: KubernetesJob, workload: KueueWorkload | None) -> bool:
     """Return whether somebody else lets a copy run, and has not yet."""
-    return waits_for_executor(copy) or waits_in_kueue(copy, workload)
+    if said_of(copy) is not None:  # its executor follows the Kueue there
+        return waits_for_executor(copy)
+    return waits_in_kueue(copy, workload)
 
 
 @dataclass(frozen=True, slots=True)

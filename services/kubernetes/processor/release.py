@@ -10,6 +10,7 @@ from services.kubernetes.model.home_status import concluded
 from services.kubernetes.model.jobs import KubernetesJob
 from services.kubernetes.model.names import MANAGED_BY, OUTCOME, QUEUE_NAME
 from services.kubernetes.model.records import KubernetesRecord
+from services.kubernetes.processor.by_hand import BY_HAND, began_by_hand
 from services.kubernetes.processor.effects import (
     JobEffect,
     NotifyUser,
@@ -66,10 +67,21 @@ def give_back(
         return [PatchStatus(job, bodies.unstarting(job))]
     if job.is_suspended and job.started_at_us:
         return [LookAgain(_PODS_END_S)]  # pods of before are still being ended
+    if job.granted and not job.is_suspended:
+        return _without_its_grant(job, record, now_us)
     body = bodies.giving_back(job, record.before if record else None)
     informs = {OUTCOME: RELEASED}
     patch = PatchJob(job, body, "given back to Kubernetes", record, informs)
     return [patch, NotifyUser(job, "Released", RELEASED)]
+
+
+def _without_its_grant(
+    job: KubernetesJob, record: KubernetesRecord | None, now_us: int
+) -> Sequence[JobEffect]:
+    """Suspend a Job that somebody let run: it has the nodes of a grant that is over, and its pods
+    count as those of a grant. Only what is suspended can be changed back."""
+    patch = PatchJob(job, bodies.suspending(job), f"suspended: {BY_HAND}", record)
+    return [patch, *(began_by_hand(job, record, now_us) if record else ())]
 
 
 def _freed(seen: SeenJob, record: KubernetesRecord | None) -> Sequence[JobEffect]:

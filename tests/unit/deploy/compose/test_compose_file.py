@@ -27,7 +27,7 @@ from services.history.meter import HistoryMeter
 from services.history.settings import HistorySettings
 from services.ingest.meter import IngestMeter
 from services.ingest.settings import IngestSettings
-from services.kubernetes.adapters.meter import KubernetesMeter
+from services.kubernetes.adapters.meter import ExecutorMeter, KubernetesMeter
 from services.kueue.adapters.meter import KueueMeter
 from services.placement.meter import watch
 from services.placement.service import Duty
@@ -230,4 +230,6 @@ def exported_metrics() -> str:
     watch(telemetry.meter, placement)
     ArchiveMeter(telemetry.meter, ["any"]).observe(lambda: 1, lambda: 1)
     HistoryMeter(telemetry.meter).observe(lambda: 1.0, lambda: 1)
-    return generate_latest(telemetry.registry).decode()
+    executor = Telemetry("executor", Settings())  # its instruments have names that others have too
+    ExecutorMeter(executor.meter, "any")
+    return "".join(generate_latest(each.registry).decode() for each in (telemetry, executor))

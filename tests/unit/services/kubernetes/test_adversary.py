@@ -53,7 +53,7 @@ from tests.unit.services.kubernetes.objects import TERMS, ended_pod
 from tests.unit.shared.kubernetes.objects import NOW_US
 
 CLUSTERS = ("alpha", "beta")
-BY = ("", "kueue", "executor")
+BY = ("", "kueue", "executor", "executor and kueue")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -187,7 +187,8 @@ class ExecutorPlay:
     def begin(self) -> None:
         """It starts: it lists all."""
         home, own = FatedApi(self.assigned, self.fate), FatedApi(self.server, self.fate)
-        self.process = JobExecutor("beta", home, own, lambda: NOW_US)
+        has_kueue = isinstance(self.server, KueueOfJobs)
+        self.process = JobExecutor("beta", home, own, lambda: NOW_US, follows_kueue=has_kueue)
         self.relist()
 
     def replace_process(self) -> None:
@@ -201,6 +202,12 @@ class ExecutorPlay:
         self.process.replace_assignments(list(self.assigned.objects.values()))
         own = [each for each in self.server.objects.values() if EXECUTOR in labels_of(each)]
         self.process.replace("beta", own)
+        self.see_workloads()
+
+    def see_workloads(self) -> None:
+        """The watch of Kueue's Workloads is there."""
+        if isinstance(self.server, KueueOfJobs):
+            self.process.replace_workloads("beta", list(self.server.kueue.workloads.values()))
 
     def deliver(self, most: int) -> None:
         """Some of what both watches have."""
@@ -234,16 +241,16 @@ class Play:
     """One course of everything."""
 
     def __init__(self, draw: Callable[..., Any], by: str = "") -> None:
-        """Copies on beta run as its own `kueue` says, or as its `executor` does, where they go `by`
-        these."""
+        """Copies on beta run as its own `kueue` says, as its `executor` does, or as both do, where
+        they go `by` these."""
         self.draw = draw
         self.now_us = NOW_US
         self.fate = Fate()
         self.servers = {each: MemoryApiServer(each) for each in CLUSTERS}
-        self.kueue = KueueOfJobs("beta", now_us=NOW_US) if by == "kueue" else None
+        self.kueue = KueueOfJobs("beta", now_us=NOW_US) if "kueue" in by else None
         if self.kueue is not None:
             self.servers["beta"] = self.kueue
-        self.executor = ExecutorPlay(self.servers["beta"]) if by == "executor" else None
+        self.executor = ExecutorPlay(self.servers["beta"]) if "executor" in by else None
         self.terms = replace(TERMS, kueue_queues={"beta": "main"}) if self.kueue else TERMS
         self.coplace = PlainCoplace(self.fate)
         self.stalled: JobReconciler | None = None
@@ -297,7 +304,7 @@ class Play:
 
     def see_workloads(self) -> None:
         """The watch of Kueue's Workloads is there."""
-        if self.kueue is not None:
+        if self.kueue is not None and self.executor is None:
             self.manager.replace_workloads("beta", list(self.kueue.kueue.workloads.values()))
 
     def control(self, name: str, keys: Sequence[JobKey], *, slowly: bool = False) -> None:
@@ -583,6 +590,8 @@ async def forbid(play: Play, name: str) -> None:
 async def watch_of_executor(play: Play, name: str) -> None:
     if play.executor is not None:
         play.executor.deliver(play.draw(st.integers(1, 5)))
+        if play.draw(st.booleans()):
+            play.executor.see_workloads()
         await play.executor.work()
 
 

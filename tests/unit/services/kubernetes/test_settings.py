@@ -64,6 +64,8 @@ BETA = ALPHA.replace("alpha", "beta").replace("}", ", executor: site-beta}")
 def test_a_cluster_may_have_an_executor_in_place_of_a_kubeconfig(tmp_path: Path) -> None:
     alpha, beta = clusters_of(written(tmp_path, ALPHA, BETA))
     assert (alpha.executor, beta.executor) == ("", "site-beta")
+    queued = BETA.replace("}", ", kueue_queue: main}")
+    assert clusters_of(written(tmp_path, ALPHA, queued))[1].kueue_queue == "main"
 
 
 @pytest.mark.parametrize(
@@ -72,7 +74,6 @@ def test_a_cluster_may_have_an_executor_in_place_of_a_kubeconfig(tmp_path: Path)
         ([BETA], "clusters.0.executor: the first cluster keeps the assignments"),
         ([ALPHA, BETA, BETA.replace("beta,", "gamma,")], "executor: site-beta is of two clusters"),
         ([ALPHA, BETA.replace("}", ", context: b}")], "context must not be set beside executor"),
-        ([ALPHA, BETA.replace("}", ", kueue_queue: q}")], "kueue_queue must not be set beside"),
         ([ALPHA, BETA.replace("site-beta", "Site_Beta")], "clusters.1.executor: "),
     ],
 )

@@ -135,6 +135,8 @@ async def test_a_cluster_answers_while_its_executor_says_so() -> None:
     renewed = {"spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}}
     api, _ = server(AssignedJobs, {}, renewed)
     await api.answer()
+    assert api.begun.is_set()
     silent, _ = server(AssignedJobs, {}, {"spec": {}})
     with pytest.raises(ApiUnavailableError, match=f"Lease site-beta/executor for {SILENT_S:g} s"):
         await silent.answer()
+    assert not silent.begun.is_set(), "it never renewed it"

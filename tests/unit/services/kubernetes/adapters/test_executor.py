@@ -135,6 +135,43 @@ async def test_what_an_executor_has_claimed_is_taken_back_once_it_says_so(
     assert not region.beta.objects
 
 
+def counted(region: ExecutorRegion) -> dict[str, int]:
+    return {str(state): count for state, count in region.executor.counts().items() if count}
+
+
+async def test_copies_are_counted_by_their_state_until_they_are_let_go(
+    region: ExecutorRegion,
+) -> None:
+    assert counted(region) == {}
+    await region.start("beta")
+    await region.settle()
+    assert counted(region) == {"runs": 1}
+    region.beta.finish(region.run())
+    await region.execute()
+    assert counted(region) == {"ended": 1}
+    await region.settle()
+    assert counted(region) == {}
+
+
+async def test_a_copy_that_never_starts_is_counted_so(region: ExecutorRegion) -> None:
+    region.beta.forbids_creation = True
+    await region.start("beta")
+    await region.execute()
+    assert counted(region) == {"refused": 1}
+
+
+async def test_a_copy_that_fails_again_and_again_is_counted_so(
+    region: ExecutorRegion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(*_words: Any) -> Any:
+        raise RuntimeError("odd")
+
+    monkeypatch.setattr(region.beta, "create", fails)
+    await region.start("beta")
+    await region.execute()
+    assert counted(region) == {"aside": 1}
+
+
 async def test_a_cluster_that_takes_no_job_has_its_grant_declined(region: ExecutorRegion) -> None:
     region.beta.forbids_creation = True
     await region.start("beta")
@@ -201,7 +238,7 @@ async def test_an_assignment_that_cannot_be_read_stops_nothing(region: ExecutorR
     watcher.deleted("home", {"metadata": {"name": "no-namespace"}})
     executor.changed("beta", {})
     await executor.work_off()
-    assert odd == ["beta", "beta"]
+    assert odd == ["home", "beta"]
 
 
 async def test_jobs_of_others_are_none_of_the_executor(region: ExecutorRegion) -> None:

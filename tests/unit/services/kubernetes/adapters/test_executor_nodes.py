@@ -1,13 +1,15 @@
 """What an executor reports of nodes is what the home cluster declares."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
+from services.kubernetes.adapters import executor_nodes
 from services.kubernetes.adapters.executor_nodes import NodeMirror, ReportedNodes
 from services.kubernetes.model.executor_nodes import difference
-from shared.kubernetes.api import ApiMissingError
+from shared.kubernetes.api import ApiMissingError, ApiRefusedError
 from shared.kubernetes.node_reporter import NodeReporter
 from shared.kubernetes.nodes import trimmed_node
 from shared.kubernetes.other_pods import trimmed_other_pod
@@ -66,6 +68,31 @@ async def test_nodes_are_reported_once_and_changed_where_they_changed() -> None:
     await mirror.report()
     assert home.writes[2:] == ["patch n1", "delete n2"]
     assert home.objects["n1"]["spec"]["node"]["metadata"]["labels"] == {"rack": "7"}
+
+
+async def test_all_nodes_are_reported_once_the_last_one_is() -> None:
+    home = Home()
+    mirror = NodeMirror(home)
+    mirror.replace("beta", [seen("n1"), seen("n2")])
+    assert not mirror.reported.is_set()
+    await mirror.report()
+    assert (mirror.reported.is_set(), len(home.objects)) == (True, 2)
+
+
+async def test_a_node_that_the_home_cluster_never_takes_does_not_silence_the_executor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def refuses(_body: Any) -> Any:
+        raise ApiRefusedError("invalid")
+
+    home = Home()
+    monkeypatch.setattr(home, "create_node", refuses)
+    monkeypatch.setattr(executor_nodes, "_SETTLE_S", 0)
+    mirror = NodeMirror(home)
+    mirror.replace("beta", [seen("n1")])
+    running = asyncio.create_task(mirror.run())
+    await asyncio.wait_for(mirror.reported.wait(), 5)
+    running.cancel()
 
 
 async def test_a_process_that_begins_anew_writes_what_is_other_alone() -> None:

@@ -1,4 +1,4 @@
-"""A copy in a cluster whose own Kueue says when it runs."""
+"""A copy in a cluster whose own Kueue says when it runs, with a way into it and by its executor."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 from coplace.v1.placement_pb2 import VERDICT_CANCELLED
 
+from services.kubernetes.adapters.executor import JobExecutor
 from services.kubernetes.adapters.kueue import GrantedCheck, WorkloadWatcher
 from services.kubernetes.adapters.reconciler import JobReconciler
 from services.kubernetes.model.jobs import JobKey
 from shared.kubernetes.api import ApiMissingError
 from shared.kueue.names import GRANTED_CHECK, QUEUE_LABEL
+from tests.support.assignments import MemoryAssignments
 from tests.support.kubernetes_api import MemoryApiServer, Object, suspended_job
 from tests.support.kueue_jobs import KueueOfJobs
 from tests.unit.services.kubernetes.adapters.test_reconciler import Told, decided, started
@@ -32,8 +34,18 @@ class Site:
 
     def another(self) -> JobReconciler:
         """A process that has seen nothing yet."""
-        apis = {"alpha": self.alpha, "beta": self.beta}
+        apis: Any = {"alpha": self.alpha, "beta": self.beta}
         return JobReconciler(apis, self.facts, QUEUED, lambda: self.now_us)
+
+    def restart(self) -> None:
+        """Whoever answers the check begins anew."""
+        self.manager = self.another()
+
+    def forget_that_it_runs(self) -> None:
+        """Who answers the check was away since before the copy ran."""
+        self.restart()
+        [record] = self.alpha.records.values()
+        record["status"]["claim"]["runUid"] = ""
 
     async def settle(self, rounds: int = 8, *, is_ticking: bool = True) -> None:
         for _ in range(rounds):
@@ -42,11 +54,18 @@ class Site:
             for server in (self.alpha, self.beta):
                 for key in list(server.objects):
                     server.control(key)
-                self.manager.replace_records(server.cluster, list(server.records.values()))
-                self.manager.replace(server.cluster, list(server.objects.values()))
-            there = list(self.beta.kueue.workloads.values())
-            WorkloadWatcher(self.manager).replace("beta", there)
+            self.manager.replace_records("alpha", list(self.alpha.records.values()))
+            self.manager.replace("alpha", list(self.alpha.objects.values()))
+            await self.look_at_beta()
             await self.manager.work_off()
+
+    async def look_at_beta(self) -> None:
+        """What there is in beta is seen."""
+        self.manager.replace("beta", list(self.beta.objects.values()))
+        WorkloadWatcher(self.manager).replace("beta", self.workloads())
+
+    def workloads(self) -> list[Object]:
+        return list(self.beta.kueue.workloads.values())
 
     @property
     def copy(self) -> JobKey:
@@ -61,10 +80,44 @@ class Site:
         return str(body["status"]["admissionChecks"][0]["state"])
 
 
-@pytest.fixture
-async def site() -> Site:
+class SiteByExecutor(Site):
+    """Beta is reached by its executor alone."""
+
+    def __init__(self) -> None:
+        self.assigned = MemoryAssignments("beta")
+        super().__init__()
+        self.executor = self.another_executor()
+
+    def another(self) -> JobReconciler:
+        apis: Any = {"alpha": self.alpha, "beta": self.assigned}
+        return JobReconciler(apis, self.facts, QUEUED, lambda: self.now_us)
+
+    def another_executor(self, *, follows_kueue: bool = True) -> JobExecutor:
+        """A process that has seen nothing yet."""
+        own = (self.assigned, self.beta, lambda: self.now_us)
+        return JobExecutor("beta", *own, follows_kueue=follows_kueue)
+
+    def restart(self) -> None:
+        super().restart()
+        self.executor = self.another_executor()
+
+    def forget_that_it_runs(self) -> None:
+        super().forget_that_it_runs()
+        [assigned] = self.assigned.objects.values()
+        assigned["status"] = {"claimed": True}
+
+    async def look_at_beta(self) -> None:
+        self.executor.replace_assignments(list(self.assigned.objects.values()))
+        self.executor.replace("beta", list(self.beta.objects.values()))
+        WorkloadWatcher(self.executor).replace("beta", self.workloads())
+        await self.executor.work_off()
+        self.manager.replace("beta", list(self.assigned.jobs()))
+
+
+@pytest.fixture(params=[Site, SiteByExecutor])
+async def site(request: pytest.FixtureRequest) -> Site:
     """A grant on beta was claimed for a managed Job of alpha."""
-    found = Site()
+    found: Site = request.param()
     found.alpha.submit(suspended_job("lu", managedBy="coplace.io/manager"))
     await found.settle()
     await found.manager.obey([started("beta")])
@@ -126,9 +179,7 @@ async def test_a_run_that_began_and_was_evicted_unseen_is_not_let_run_again(site
     await site.settle(2)
     while site.beta.objects[site.copy]["spec"]["suspend"]:
         await site.settle(1)
-    site.manager = site.another()  # it has not noted that the copy runs
-    [record] = site.alpha.records.values()
-    record["status"]["claim"]["runUid"] = ""
+    site.forget_that_it_runs()
     site.facts.kinds.clear()
     site.beta.evict(site.copy)
     site.beta.tick()
@@ -177,7 +228,8 @@ async def test_a_job_that_is_cancelled_is_taken_out_of_kueue(site: Site, *, is_b
 async def test_another_process_goes_on_with_what_waits_in_kueue(site: Site) -> None:
     site.beta.kueue.quota = 0
     await site.settle()
-    site.manager, site.beta.kueue.quota = site.another(), 16
+    site.restart()
+    site.beta.kueue.quota = 16
     await site.settle()
     assert [grant for _, grant in site.beta.starts] == [1]
     assert "job_started" in site.facts.kinds
@@ -190,6 +242,19 @@ async def test_a_copy_that_somebody_deletes_in_kueue_gives_its_grant_back(site: 
     await site.settle()
     assert site.facts.kinds == ["job_submitted", "job_declined"]
     assert not site.beta.objects
+
+
+async def test_an_executor_that_does_not_follow_kueue_has_nothing_wait_there() -> None:
+    site = SiteByExecutor()
+    site.executor = site.another_executor(follows_kueue=False)
+    site.alpha.submit(suspended_job("lu", managedBy="coplace.io/manager"))
+    await site.settle()
+    await site.manager.obey([started("beta")])
+    await site.settle()
+    assert site.facts.kinds == ["job_submitted", "job_declined"]
+    assert not site.beta.log
+    [declined] = [each for each in site.alpha.told if each["reason"] == "Declined"]
+    assert "set kueue.enabled in its chart" in declined["message"]
 
 
 class OneCheck:

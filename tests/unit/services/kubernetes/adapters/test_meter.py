@@ -4,10 +4,16 @@ import pytest
 from prometheus_client import generate_latest
 
 from services.kubernetes.adapters.api import JOBS
-from services.kubernetes.adapters.meter import OF_EXECUTOR, KubernetesMeter
+from services.kubernetes.adapters.home import HOME
+from services.kubernetes.adapters.meter import (
+    OF_EXECUTOR,
+    OF_HOME,
+    ExecutorMeter,
+    KubernetesMeter,
+)
 from services.kubernetes.model.queues import QueueCounts
 from services.kubernetes.model.records import KubernetesRecord
-from services.kubernetes.model.states import QueueState, queue_state
+from services.kubernetes.model.states import CopyState, QueueState, queue_state
 from shared.kubernetes.api import PODS
 from shared.process.settings import Settings
 from shared.process.telemetry import Telemetry
@@ -75,6 +81,32 @@ def test_what_is_left_out_is_counted() -> None:
     telemetry, meter, _ = metered()
     meter.odd("alpha")
     assert 'coplace_kubernetes_odd_objects_total{cluster="alpha"} 1.0' in exported(telemetry)
+
+
+def test_an_executor_says_how_long_the_home_cluster_and_its_own_are_silent() -> None:
+    telemetry, clock = Telemetry("kubernetes-executor", Settings()), Clock()
+    meter = ExecutorMeter(telemetry.meter, "beta", clock)
+    meter.begin(HOME, OF_HOME)
+    meter.begin("beta")
+    clock.now_s += 60
+    meter.heard("beta", JOBS)
+    meter.refused(HOME)
+    found = exported(telemetry)
+    silence = "coplace_kubernetes_silence_seconds"
+    assert f'{silence}{{cluster="home",objects="jobassignments"}} 60.0' in found
+    assert f'{silence}{{cluster="beta",objects="jobs"}} 0.0' in found
+    assert 'coplace_kubernetes_refusals_total{cluster="home"} 1.0' in found
+    assert 'coplace_kubernetes_refusals_total{cluster="beta"} 0.0' in found
+
+
+def test_an_executor_counts_copies_by_their_state() -> None:
+    telemetry = Telemetry("kubernetes-executor", Settings())
+    meter = ExecutorMeter(telemetry.meter, "beta")
+    meter.watch(lambda: {CopyState.RUNS: 3})
+    found = exported(telemetry)
+    for state in CopyState:
+        count = 3.0 if state is CopyState.RUNS else 0.0
+        assert f'coplace_kubernetes_copies{{cluster="beta",state="{state}"}} {count}' in found
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,8 @@ class Region:
         self.key = JobKey("alpha", "physics", "lu")
         # The features that clusters were asked to declare, each with what had been submitted then.
         self.offered: list[tuple[str, int]] = []
+        # Why jobs are not submitted yet.
+        self.unsubmitted = ""
         self.manager = self.another()
 
     def another(self) -> JobReconciler:
@@ -69,9 +71,10 @@ class Region:
         apis = {"alpha": self.alpha, "beta": self.beta}
         return JobReconciler(apis, self.facts, TERMS, lambda: NOW_US, offer=self.offer)
 
-    async def offer(self, asked: JobSubmitted) -> None:
+    async def offer(self, asked: JobSubmitted) -> str:
         assert asked in [*self.manager.asked()]
         self.offered.append((asked.features, len(self.facts.kinds)))
+        return self.unsubmitted
 
     async def settle(self) -> None:
         for _ in range(6):
@@ -120,6 +123,38 @@ async def test_a_job_is_taken_started_reported_and_let_go(region: Region) -> Non
     assert region.facts.kinds == ["job_submitted", "job_started", "job_finished"]
     assert region.annotations()[OUTCOME] == "failed"
     assert not region.alpha.objects[region.key]["metadata"]["finalizers"]
+
+
+async def test_a_job_that_waits_for_a_cluster_is_taken_and_says_so_and_is_submitted_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reconciler, "_UNSUBMITTED_S", 0)
+    region = Region()
+    region.unsubmitted = "beta is not declared yet"
+    region.key = region.alpha.submit(suspended_job("lu"))
+    await region.settle()
+    assert region.facts.kinds == []
+    assert region.alpha.objects[region.key]["metadata"]["finalizers"]
+    [record] = region.alpha.records.values()
+    assert record["status"]["why"] == "beta is not declared yet"
+    assert region.reasons() == ["Waits"]
+    writes = region.alpha.version
+    await region.settle()
+    assert (region.alpha.version, len(region.reasons())) == (writes, 1)
+    region.unsubmitted = ""
+    await region.settle()
+    assert region.facts.kinds == ["job_submitted"]
+
+
+async def test_a_job_that_is_deleted_while_it_waits_for_a_cluster_is_reported_whole() -> None:
+    region = Region()
+    region.unsubmitted = "beta is not declared yet"
+    region.key = region.alpha.submit(suspended_job("lu"))
+    await region.settle()
+    region.alpha.remove(region.key)
+    await region.settle()
+    assert region.facts.kinds == ["job_submitted", "job_finished"]
+    assert not region.alpha.objects
 
 
 class Asked:

@@ -128,6 +128,30 @@ async def test_a_job_that_waits_again_chooses_its_nodes_as_its_user_wrote() -> N
     assert (grants(server, lu), spec["activeDeadlineSeconds"]) == (None, 900)
 
 
+async def test_a_job_that_somebody_lets_run_keeps_nothing_of_an_earlier_grant() -> None:
+    """Its pods count as those of others, and are where its user wrote."""
+    play, keys = await settled(lu={"pod": _CHOSEN})
+    server, lu = play.servers["alpha"], keys["lu"]
+    job_id = id_at(play, lu)
+    play.coplace.start(job_id, "alpha", 0)
+    await play.settle()
+    server.edit(lu, {"spec": {"suspend": True}})
+    await play.settle()
+    server.edit(lu, {"spec": {"suspend": False}})
+    server.control(lu)
+    assert (await released(play)).left == [job_id]
+    server.control(lu)
+    assert (await released(play)).released == 1
+    assert server.runs(lu)
+    assert grants(server, lu) is None
+    pod = server.objects[lu]["spec"]["template"]["spec"]
+    assert {name: pod[name] for name in _CHOSEN} == _CHOSEN
+    await play.settle()
+    by_hand = [each for each in play.coplace.ended if "-by-hand/" in each]
+    assert len(by_hand) == 1
+    assert len(ends(play, job_id)) == 2
+
+
 async def test_a_job_that_coplace_manages_fails_and_says_why() -> None:
     play, keys = await settled(lu={"spec": {"managedBy": MANAGED_BY}})
     server, lu = play.servers["alpha"], keys["lu"]

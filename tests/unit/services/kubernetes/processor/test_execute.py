@@ -9,7 +9,7 @@ from services.kubernetes.model.assignments import JobAssignment, assignment_body
 from services.kubernetes.model.jobs import JobKey, KubernetesJob
 from services.kubernetes.model.names import FINALIZER, QUEUE_NAME
 from services.kubernetes.model.run_pods import PodDisruption
-from services.kubernetes.processor.effects import DeleteJob, PatchJob
+from services.kubernetes.processor.effects import AdmitCopy, DeleteJob, EvictCopy, PatchJob
 from services.kubernetes.processor.execute import (
     CreateRun,
     ExecutorEffect,
@@ -18,6 +18,8 @@ from services.kubernetes.processor.execute import (
     execute,
 )
 from shared.kubernetes.pods import RunPod
+from shared.kueue.names import GRANTED_CHECK, QUEUE_LABEL
+from shared.kueue.workloads import KueueWorkload
 from tests.support.kubernetes_api import EPOCH, Object, merged, suspended_job
 from tests.unit.shared.kubernetes.objects import NOW_US
 
@@ -45,7 +47,7 @@ def run(patch: Object | None = None) -> KubernetesJob:
 
 
 def wanted(of: JobAssignment | None, job: KubernetesJob | None = None, **more: Any) -> Any:
-    return execute(SeenAssignment(of, job, **more), NOW_US)
+    return execute(SeenAssignment(of, job, **more), NOW_US, follows_kueue=True)
 
 
 def said(effect: ExecutorEffect) -> Any:
@@ -152,3 +154,89 @@ def test_a_job_of_somebody_else_is_left_alone_and_its_name_is_refused() -> None:
 def test_a_run_for_another_assignment_of_its_name_goes_first() -> None:
     [deletes] = wanted(assignment(None, {"metadata": {"uid": "another"}}), run())
     assert isinstance(deletes, DeleteJob)
+
+
+QUEUED = {"metadata": {"labels": {QUEUE_LABEL: "main"}}}
+WAITS = merged(QUEUED, {"spec": {"suspend": True}})
+DELETED = {"metadata": {"deletionTimestamp": EPOCH}}
+
+
+def queued(status: Object | None = None, patch: Object | None = None) -> JobAssignment:
+    """One that the Kueue there lets run."""
+    return assignment(status, merged(QUEUED, patch or {}))
+
+
+def workload(state: str = "Pending", **conditions: str) -> KueueWorkload:
+    """That of the run, with quota."""
+    told = {"QuotaReserved": "True", **conditions}
+    fields = {
+        "metadata": {"name": "job-lu", "namespace": "physics", "uid": "w", "resourceVersion": "5"},
+        "status": {
+            "conditions": [{"type": name, "status": word} for name, word in told.items()],
+            "admissionChecks": [{"name": GRANTED_CHECK, "state": state}],
+        },
+    }
+    return KueueWorkload("beta", fields)
+
+
+def test_a_job_that_kueue_lets_run_is_created_suspended_and_another_is_not() -> None:
+    assert run_body(queued())["spec"]["suspend"]
+    assert not run_body(assignment())["spec"]["suspend"]
+
+
+def test_what_waits_in_kueue_is_let_run_once_that_has_quota_and_asks() -> None:
+    of, job = queued(CLAIMED), run(WAITS)
+    [admits] = wanted(of, job, workload=workload())
+    assert isinstance(admits, AdmitCopy)
+    for other in (None, workload("Ready"), workload(QuotaReserved="False")):
+        assert not wanted(of, job, workload=other)
+
+
+def test_what_waits_in_kueue_is_deleted_where_it_is_taken_back_and_never_ran() -> None:
+    of = queued(CLAIMED, ASKED)
+    for seen in (None, workload(), workload(QuotaReserved="False")):
+        [deletes] = wanted(of, run(WAITS), workload=seen)
+        assert isinstance(deletes, DeleteJob)
+    [lets_go] = wanted(of, run(merged(WAITS, DELETED)))
+    assert isinstance(lets_go, PatchJob)
+    [refuses] = wanted(of)
+    assert said(refuses) == {"refused": "taken back before it ran"}
+
+
+def test_what_kueue_lets_run_just_now_is_not_said_never_to_have_run() -> None:
+    [evicts] = wanted(
+        queued(CLAIMED, ASKED), run(WAITS), workload=workload("Ready", Admitted="True")
+    )
+    assert isinstance(evicts, EvictCopy)
+    *_, reports = wanted(
+        queued(CLAIMED), run(merged(WAITS, DELETED)), workload=workload("Ready", Admitted="True")
+    )
+    assert said(reports)["uid"] == "run"
+
+
+def test_what_ran_and_lost_its_quota_is_reported_and_not_let_run_again() -> None:
+    evicted = workload(Admitted="False")
+    [reports] = wanted(queued(CLAIMED), run(WAITS), workload=evicted)
+    assert (said(reports)["uid"], said(reports)["suspended"]) == ("run", True)
+    again = {**CLAIMED, **said(reports)}
+    assert not wanted(queued(again), run(WAITS), workload=evicted)
+
+
+def test_what_waits_in_kueue_and_is_deleted_there_never_starts() -> None:
+    [refuses] = wanted(queued(CLAIMED), run(merged(WAITS, DELETED)), workload=workload())
+    assert said(refuses) == {"refused": "its Job was deleted before it ran"}
+
+
+def test_what_runs_by_kueue_and_has_to_end_is_taken_out_of_that_first() -> None:
+    of, runs = queued({**CLAIMED, "uid": "run"}, ASKED), run(QUEUED)
+    *_, evicts = wanted(of, runs, workload=workload("Ready", Admitted="True"))
+    assert isinstance(evicts, EvictCopy)
+    inactive = workload("Ready", Admitted="True")
+    inactive = KueueWorkload("beta", merged(inactive.fields, {"spec": {"active": False}}))
+    *_, suspends = wanted(of, runs, workload=inactive)
+    assert isinstance(suspends, PatchJob)
+
+
+def test_where_nobody_follows_kueue_an_assignment_for_it_is_refused() -> None:
+    [refuses] = execute(SeenAssignment(queued()), NOW_US)
+    assert "set kueue.enabled" in said(refuses)["refused"]
