@@ -29,8 +29,8 @@ FILLERS_AFTER_FLOW: Final = 48
 WIDE: Final = 16
 _FILL_PER_S: Final = 100.0
 _QUEUE_PER_S: Final = 1_000.0
-# The models that are trained of the past come through.
-_LEARN_S: Final = 3.0
+# The models that are trained of the past come through, and what relaxed stages make of it.
+_LEARN_S: Final = 8.0
 
 
 class WrongStartError(RuntimeError):

@@ -39,6 +39,7 @@ from shared.streams.on_kafka.deployment import Deployment
 _TICK_S: Final = 0.02
 _POLL_MS: Final = 100
 _PATIENCE_S: Final = 60.0
+_ALL_START: Final = (Kind.FILL, Kind.TOP_UP)
 
 
 class Site:
@@ -56,6 +57,7 @@ class Site:
         self._outbox: list[Publish] = []
         self._calls: set[asyncio.Task[None]] = set()
         self._complete = asyncio.Event()
+        self._all_started = asyncio.Event()
 
     async def play(self, decisions: AIOKafkaConsumer) -> Seen:
         """Submit everything, wait for the outcomes, clear away what waits.
@@ -73,6 +75,7 @@ class Site:
             await self._outcomes(DRAIN_S)
             late = self._missing
             await self._outcomes(_PATIENCE_S)
+            await self._starts()
             seen = self._seen(sent_per_s, late, cpu_share)
             await asyncio.sleep(RUNTIME_S + 2 * _TICK_S)
             for task in loops:
@@ -117,6 +120,13 @@ class Site:
             async with asyncio.timeout(patience_s):
                 await self._complete.wait()
 
+    async def _starts(self) -> None:
+        """Wait a while for the starts of jobs of which all have to start, if only a round later."""
+        if self._step.kind in _ALL_START:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(DRAIN_S):
+                    await self._all_started.wait()
+
     async def _follow(self, decisions: AIOKafkaConsumer) -> None:
         while True:
             for records in (await decisions.getmany(timeout_ms=_POLL_MS)).values():
@@ -138,6 +148,8 @@ class Site:
     def _start(self, job: Submitted, decided: PlacementDecided) -> None:
         started_us = now_us()
         self._started += 1
+        if self._started == self._step.jobs:
+            self._all_started.set()
         self._outbox.append(started(job, decided, started_us))
         if self._step.kind is Kind.FLOW:
             loop = asyncio.get_running_loop()
