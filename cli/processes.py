@@ -208,7 +208,7 @@ class Processes:
         for each in members:
             own |= self._of_service(each, self._workers[each])
         if len(members) == 1:
-            return self._program(name, self._workers[name], own)
+            return self._program(name, self._workers[members[0]], own)
         return self._program(name, _TOGETHER, own, name, *members)
 
     def _of_service(self, name: str, module: str) -> Mapping[str, str]:

@@ -35,6 +35,14 @@ def test_every_service_of_one_machine_is_in_one_process_and_keeps_its_ports(
     assert len({each.ready_url for each in programs.values()}) == len(programs)
 
 
+def test_a_service_whose_companions_do_not_run_is_a_process_under_the_shared_name(
+    tmp_path: Path,
+) -> None:
+    some = {"watch": EVERY["watch"]}
+    [program] = Processes(tmp_path, {}, modules=some, together=TOGETHER, traced=False).services()
+    assert (program.name, program.argv[1:]) == ("answers", ["-m", EVERY["watch"]])
+
+
 def test_alone_each_service_is_a_process(tmp_path: Path) -> None:
     found = Processes(tmp_path, {}, modules=EVERY, traced=False)
     assert [each.name for each in found.services()] == list(EVERY)
