@@ -35,12 +35,12 @@ def test_what_waits_is_asked_for_whenever_the_metrics_are_read() -> None:
 def test_counters_of_a_unit_at_work_are_there_before_anything_happened() -> None:
     telemetry = Telemetry("pricing", Settings())
     hooks_of(telemetry).meter.begin("pricing", 3, ["coplace.v1.ChargeMade"])
-    shown = shown(telemetry)
+    lines = shown(telemetry)
     for name in ("records_in", "dead_letters", "quarantined", "rounds_closed"):
-        assert f'coplace_{name}_total{{stage="pricing",unit="3"}} 0.0' in shown
+        assert f'coplace_{name}_total{{stage="pricing",unit="3"}} 0.0' in lines
     type_of = 'type="coplace.v1.ChargeMade"'
-    assert f'coplace_events_published_total{{stage="pricing",{type_of}}} 0.0' in shown
-    assert 'coplace_inconsistencies{stage="pricing"} 0.0' in shown
+    assert f'coplace_events_published_total{{stage="pricing",{type_of}}} 0.0' in lines
+    assert 'coplace_inconsistencies{stage="pricing"} 0.0' in lines
 
 
 def test_a_process_shows_what_it_uses_and_whether_it_works() -> None:
