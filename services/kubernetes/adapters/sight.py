@@ -1,16 +1,17 @@
 """What was seen of Jobs and of their records, and what is asked for since it was not."""
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from coplace_client.errors import UnusableError
+from services.kubernetes.adapters.api import RECORDS
 from services.kubernetes.adapters.kueue import CopyWorkloadApi
 from services.kubernetes.model.assignments import said_of
 from services.kubernetes.model.bodies import Body
 from services.kubernetes.model.facts import JobTerms, id_of
 from services.kubernetes.model.jobs import JobKey, JobUid, KubernetesJob, identified
-from services.kubernetes.model.names import QUEUE_NAME
+from services.kubernetes.model.names import JOB_UID, QUEUE_NAME
 from services.kubernetes.model.queues import CountedState, QueueTally
 from services.kubernetes.model.records import KubernetesRecord
 from services.kubernetes.model.states import queue_state
@@ -35,6 +36,7 @@ class JobApi(CopyWorkloadApi, Protocol):
     async def patch_status(self, key: JobKey, body: Body) -> Mapping[str, Any]: ...
     async def create(self, key: JobKey, body: Body) -> Mapping[str, Any]: ...
     async def delete(self, key: JobKey, uid: str, version: str) -> None: ...
+    async def list(self, path: str, selector: str) -> tuple[Sequence[Mapping[str, Any]], str]: ...
     async def get_record(self, name: str) -> Mapping[str, Any]: ...
     async def patch_record(self, name: str, body: Body) -> Mapping[str, Any]: ...
     async def create_record(self, body: Body) -> Mapping[str, Any]: ...
@@ -162,6 +164,16 @@ class JobSight:
         except ApiMissingError:
             self.mirror.remove_record(uid)
             return None
+
+    async def recorded(self, cluster: str, job_id: str) -> JobUid | None:
+        """Return the Job of an id by its record as it is now, where only that is there any more."""
+        selector = f"{JOB_UID}={job_id.split('/')[-2]}"
+        listed, _ = await self.api(cluster).list(RECORDS, selector)
+        for record in (KubernetesRecord.parse(cluster, each) for each in listed):
+            if record.job_id == job_id:
+                self.mirror.put_record(record)
+                return record.id
+        return None
 
     async def answered_record(
         self, uid: JobUid, asked: Awaitable[Mapping[str, Any]]
