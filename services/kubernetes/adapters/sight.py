@@ -15,6 +15,7 @@ from services.kubernetes.model.names import JOB_UID, QUEUE_NAME
 from services.kubernetes.model.queues import CountedState, QueueTally
 from services.kubernetes.model.records import KubernetesRecord
 from services.kubernetes.model.states import queue_state
+from services.kubernetes.processor.by_kueue import waits_in_kueue
 from services.kubernetes.processor.mirror import JobMirror
 from services.kubernetes.processor.seen import SeenJob
 from shared.kubernetes.api import ApiMissingError
@@ -228,9 +229,21 @@ class JobSight:
         run = await self._run(record, job)
         if run is not None and (said := said_of(run)) is not None:
             return SeenJob(job, run, said.disruption, said.pods), record
+        await self._see_whether_it_ran(run, record)
         key, grant = record.run_key, record.claim.grant
         seen = self.mirror.disruption(key, grant), self.mirror.pods(key, grant)
         return SeenJob(job, run, *seen, self.mirror.workload(run)), record
+
+    async def _see_whether_it_ran(
+        self, run: KubernetesJob | None, record: KubernetesRecord
+    ) -> None:
+        """Look at the Workload of a copy as it is now, before that is said never to have run."""
+        workload = self.mirror.workload(run)
+        is_claimed = record.claim.is_live and not record.claim.has_begun
+        if run is None or workload is None or record.stop is None or not is_claimed:
+            return
+        if waits_in_kueue(run, workload):
+            await self.see_workload(workload)
 
     def _may_have_record(self, job: KubernetesJob) -> bool:
         return job.is_taken and self.mirror.of_run(job.key) is None
