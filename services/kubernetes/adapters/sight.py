@@ -222,6 +222,8 @@ class JobSight:
         job, record = self.mirror.job(uid), self.mirror.record(uid)
         if record is None and (surely or job is None or self._may_have_record(job)):
             record = await self.fetched_record(uid)
+            if record is None and job is not None and job.is_taken:
+                job = await self._still_there(job)
         if record is not None and not self.is_listed(job):
             job = await self._unlisted(record.job_key, record, uid.uid)
         if record is None or not record.claim.grant:
@@ -233,6 +235,15 @@ class JobSight:
         key, grant = record.run_key, record.claim.grant
         seen = self.mirror.disruption(key, grant), self.mirror.pods(key, grant)
         return SeenJob(job, run, *seen, self.mirror.workload(run)), record
+
+    async def _still_there(self, job: KubernetesJob) -> KubernetesJob | None:
+        """Return a Job of the queue that has no record as it is now. Another process may have let
+        it go, and deleted its record: then it is not to be taken again."""
+        found = await self.fetched(job.key)
+        if found is not None and found.uid == job.uid and self.is_listed(found):
+            return found
+        self.forget(job.id)
+        return None
 
     async def _see_whether_it_ran(
         self, run: KubernetesJob | None, record: KubernetesRecord

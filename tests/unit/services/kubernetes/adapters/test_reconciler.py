@@ -430,3 +430,19 @@ async def test_a_process_that_saw_neither_a_job_nor_its_record_does_not_decline_
     assert region.facts.kinds == ["job_submitted", "job_started"]
     [record] = region.alpha.records.values()
     assert record["status"]["stop"]["then"] == "forget"
+
+
+async def test_a_process_that_was_stalled_takes_no_job_again_that_is_not_there_any_more(
+    region: Region,
+) -> None:
+    """It saw the Job in the queue; another one published its end and deleted its record."""
+    stalled, region.manager = region.manager, region.another()
+    await region.settle()
+    region.alpha.remove(region.key)
+    await region.settle()
+    assert not region.alpha.records
+    await stalled.obey([started("beta")])
+    await stalled.work_off()
+    assert not region.alpha.records
+    assert not region.beta.objects
+    assert region.facts.kinds[-1] == "job_declined"
