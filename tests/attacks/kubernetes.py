@@ -21,6 +21,7 @@ from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_pb2 import VERDICT_CANCELLED, VERDICT_START, PlacementDecided
 from coplace.v1.placement_service_pb2 import ShowNodesResponse
 
+from coplace_client.errors import RejectedError
 from services.kubernetes.adapters import reconciler
 from services.kubernetes.adapters.reconciler import JobReconciler
 from services.kubernetes.model.facts import JobTerms
@@ -105,11 +106,17 @@ class Told:
     """Takes facts as ingest does: what it would refuse is wrong."""
 
     by_job: defaultdict[str, dict[str, Envelope]] = field(default_factory=lambda: defaultdict(dict))
+    wrong: list[str] = field(default_factory=list)
+    """What ingest would refuse: its Job is set aside for that, and the course goes on."""
 
     async def tell(self, event: Envelope) -> None:
         """Take one."""
         payload = getattr(event, event.WhichOneof("payload") or "")
-        check_contents(payload)
+        try:
+            check_contents(payload)
+        except RejectedError as error:
+            self.wrong.append(f"{event.WhichOneof('payload')}: {error}")
+            raise
         self.by_job[getattr(payload, "job_id", "")].setdefault(event.id, event)
 
     async def nodes(self, cluster: str) -> ShowNodesResponse:
@@ -314,8 +321,8 @@ class Course:
         for step in (self.reporter.declare, self.reporter.publish_out):
             with suppress(MixedNodesError):
                 await step()
-        if self.watched.unexpected:
-            raise WrongError(self.watched.unexpected[0])
+        if wrong := [*self.watched.unexpected, *self.told.wrong]:
+            raise WrongError(wrong[0])
         self._check_runs()
 
     def _check_runs(self) -> None:

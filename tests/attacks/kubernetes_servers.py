@@ -194,10 +194,11 @@ async def attack(arguments: argparse.Namespace, folder: Path, stack: ExitStack) 
     told = {kind: kinds(kind) for kind in ("job_started", "job_finished", "job_requeued")}
     grown_mib = resident_mib() - attacked.warm_mib
     print(f"{arguments.records} edits in {time.monotonic() - began_s:.0f} s: {attacked.counts}")
-    print(f"published: {told}; unexpected: {attacked.watched.unexpected[:3]}")
+    unexpected = [*attacked.watched.unexpected, *attacked.told.wrong]
+    print(f"published: {told}; unexpected: {unexpected[:3]}")
     print(f"honest Jobs: {len(attacked.good)}, not completed: {attacked.left()}")
     print(f"wrong: {attacked.wrong()[:5]}; grown by {grown_mib:.0f} MiB")
-    is_wrong = attacked.left() or attacked.wrong() or attacked.watched.unexpected
+    is_wrong = attacked.left() or attacked.wrong() or unexpected
     return 1 if is_wrong or grown_mib > _MOST_GROWTH_MIB else 0
 
 

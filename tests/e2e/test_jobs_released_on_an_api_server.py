@@ -86,7 +86,9 @@ async def process_at(cluster: RealCluster) -> AsyncIterator[Process]:
     own = KubernetesSettings(site="north", clusters_file=file)
     [entry] = clusters_of(file)
     async with connected([entry]) as apis:
-        yield Process(apis["alpha"], own.terms([entry]), PlainCoplace(Fate()))
+        coplace = PlainCoplace(Fate())
+        yield Process(apis["alpha"], own.terms([entry]), coplace)
+        assert coplace.wrong == []
 
 
 async def submit(cluster: RealCluster, name: str, **spec: Any) -> JobKey:

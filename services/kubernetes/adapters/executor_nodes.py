@@ -23,6 +23,9 @@ from shared.kubernetes.other_pods import OtherPods
 # Nodes that change together are reported together.
 _SETTLE_S: Final = 1.0
 _RETRY_S: Final = 10.0
+# What the home cluster refuses is tried again when it changes, and so often.
+_REFUSED_RETRY_S: Final = 60.0
+_MOST_NAMED: Final = 5
 
 log = structlog.get_logger(__name__)
 _Object = Mapping[str, Any]
@@ -68,6 +71,9 @@ class NodeMirror:
         self._home = home
         self._nodes: dict[str, _Object] = {}
         self._said: dict[str, _Object] | None = None
+        # What was refused of which node, None: that it was deleted; and why.
+        self._refused: dict[str, tuple[_Object | None, str]] = {}
+        self._again: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
         self.others = OtherPods(self._changed.set)
         """What pods of others have taken of nodes."""
@@ -104,26 +110,62 @@ class NodeMirror:
                 self._said = None  # a write may have been done that was not answered
                 self._changed.set()
                 await asyncio.sleep(_RETRY_S)
+            if self._refused and self._again is None:
+                loop = asyncio.get_running_loop()
+                self._again = loop.call_later(_REFUSED_RETRY_S, self._try_refused_again)
+
+    def _try_refused_again(self) -> None:
+        self._again = None
+        self._refused.clear()
+        self._changed.set()
 
     async def report(self) -> None:
-        """Make the home cluster have what the nodes are. Raises ApiError."""
+        """Make the home cluster have what the nodes are. Those that it refuses keep no others from
+        being reported. Raises ApiError where it does not answer, or has other nodes by now."""
         if self._said is None:
             found = await self._home.nodes()
             self._said = {node_name(each): mapping_of(each.get("spec")) for each in found}
-        taken = self.others.by_node()
-        for name, node in list(self._nodes.items()):
-            await self._say(name, node_spec(node, taken.get(name, {})), self._said)
-        for name in self._said.keys() - self._nodes.keys():
-            try:
-                await self._home.delete_node(name)
-            except ApiMissingError:
-                log.info("was deleted", node=name)
-            del self._said[name]
+        taken, before = self.others.by_node(), self._refused
+        names = [*self._nodes, *(self._said.keys() - self._nodes.keys())]
+        self._refused = {name: before[name] for name in names if name in before}
+        for name in names:
+            node = self._nodes.get(name)
+            spec = node_spec(node, taken.get(name, {})) if node is not None else None
+            await self._say(name, spec, self._said)
+        if self._refused != before:
+            self._log_refused()
         self.reported.set()
 
-    async def _say(self, name: str, spec: _Object, said: dict[str, _Object]) -> None:
-        if name not in said:
+    async def _say(self, name: str, spec: _Object | None, said: dict[str, _Object]) -> None:
+        """Report a node, or that it was deleted, unless that was refused a moment ago."""
+        if name in self._refused and self._refused[name][0] == spec:
+            return
+        self._refused.pop(name, None)
+        try:
+            await self._write(name, spec, said)
+        except ApiRefusedError as error:
+            self._refused[name] = spec, str(error)
+
+    async def _write(self, name: str, spec: _Object | None, said: dict[str, _Object]) -> None:
+        if spec is None:
+            if name in said:
+                await self._delete(name, said)
+        elif name not in said:
             await self._home.create_node(node_body(spec))
+            said[name] = spec
         elif changed := difference(said[name], spec):
             await self._home.patch_node(name, {"spec": changed})
-        said[name] = spec
+            said[name] = spec
+
+    async def _delete(self, name: str, said: dict[str, _Object]) -> None:
+        try:
+            await self._home.delete_node(name)
+        except ApiMissingError:
+            log.info("was deleted", node=name)
+        del said[name]
+
+    def _log_refused(self) -> None:
+        names = sorted(self._refused)
+        if names:
+            problem, named = self._refused[names[0]][1], ", ".join(names[:_MOST_NAMED])
+            log.error("nodes refused", nodes=named, count=len(names), problem=problem)

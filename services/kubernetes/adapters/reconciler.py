@@ -286,14 +286,16 @@ class JobReconciler:
         return self._locks.setdefault(self._sight.root(uid), asyncio.Lock())
 
     async def _of_id(self, job_id: str) -> JobUid | None:
-        """Return the Job of an id: asked for where it was not seen, so that none is taken to be
-        deleted."""
+        """Return the Job of an id. One that was not seen is asked for, and so is its record: a
+        process that was stalled may have seen neither, and what runs is not declined."""
         found = self.mirror.of_id(job_id)
         parts = job_id.split("/")
         if found is not None or not job_id.startswith(self._own) or len(parts) != _ID_PARTS:
             return found
         job = await self._sight.fetched(JobKey(*parts[1:4]))
-        return job.id if job and id_of(job, self._terms) == job_id else None
+        if job is not None and id_of(job, self._terms) == job_id:
+            return job.id
+        return await self._sight.recorded(parts[1], job_id)
 
     async def _wanted(self, uid: JobUid) -> Sequence[JobEffect]:
         seen, record = await self._sight.seen(uid)

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from coplace.v1.ingest_service_pb2 import Envelope
 
@@ -31,14 +31,8 @@ class JobsReleased(NamedTuple):
     unreported: Sequence[str]
 
 
-class ReleaseApi(JobApi, Protocol):
-    """What of an API server is needed; `JobServer` has it."""
-
-    async def list(self, path: str, selector: str) -> tuple[Sequence[Mapping[str, Any]], str]: ...
-
-
 async def release(
-    apis: Mapping[str, ReleaseApi],
+    apis: Mapping[str, JobApi],
     terms: JobTerms,
     job_id: str = "",
     wait_s: float = 0.0,
@@ -67,7 +61,7 @@ class JobReleaser(JobReconciler):
     """Gives Jobs back, whether the process that takes them is there or not."""
 
     def __init__(
-        self, apis: Mapping[str, ReleaseApi], terms: JobTerms, now_us: Callable[[], int]
+        self, apis: Mapping[str, JobApi], terms: JobTerms, now_us: Callable[[], int]
     ) -> None:
         super().__init__(apis, _Unpublished(), terms, now_us)
         self._lists, self._of_queue = apis, f"{QUEUE_NAME}={terms.queue}"

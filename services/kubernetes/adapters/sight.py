@@ -1,19 +1,21 @@
 """What was seen of Jobs and of their records, and what is asked for since it was not."""
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from coplace_client.errors import UnusableError
+from services.kubernetes.adapters.api import RECORDS
 from services.kubernetes.adapters.kueue import CopyWorkloadApi
 from services.kubernetes.model.assignments import said_of
 from services.kubernetes.model.bodies import Body
 from services.kubernetes.model.facts import JobTerms, id_of
 from services.kubernetes.model.jobs import JobKey, JobUid, KubernetesJob, identified
-from services.kubernetes.model.names import QUEUE_NAME
+from services.kubernetes.model.names import JOB_UID, QUEUE_NAME
 from services.kubernetes.model.queues import CountedState, QueueTally
 from services.kubernetes.model.records import KubernetesRecord
 from services.kubernetes.model.states import queue_state
+from services.kubernetes.processor.by_kueue import waits_in_kueue
 from services.kubernetes.processor.mirror import JobMirror
 from services.kubernetes.processor.seen import SeenJob
 from shared.kubernetes.api import ApiMissingError
@@ -35,6 +37,7 @@ class JobApi(CopyWorkloadApi, Protocol):
     async def patch_status(self, key: JobKey, body: Body) -> Mapping[str, Any]: ...
     async def create(self, key: JobKey, body: Body) -> Mapping[str, Any]: ...
     async def delete(self, key: JobKey, uid: str, version: str) -> None: ...
+    async def list(self, path: str, selector: str) -> tuple[Sequence[Mapping[str, Any]], str]: ...
     async def get_record(self, name: str) -> Mapping[str, Any]: ...
     async def patch_record(self, name: str, body: Body) -> Mapping[str, Any]: ...
     async def create_record(self, body: Body) -> Mapping[str, Any]: ...
@@ -163,6 +166,16 @@ class JobSight:
             self.mirror.remove_record(uid)
             return None
 
+    async def recorded(self, cluster: str, job_id: str) -> JobUid | None:
+        """Return the Job of an id by its record as it is now, where only that is there any more."""
+        selector = f"{JOB_UID}={job_id.split('/')[-2]}"
+        listed, _ = await self.api(cluster).list(RECORDS, selector)
+        for record in (KubernetesRecord.parse(cluster, each) for each in listed):
+            if record.job_id == job_id:
+                self.mirror.put_record(record)
+                return record.id
+        return None
+
     async def answered_record(
         self, uid: JobUid, asked: Awaitable[Mapping[str, Any]]
     ) -> KubernetesRecord:
@@ -209,6 +222,8 @@ class JobSight:
         job, record = self.mirror.job(uid), self.mirror.record(uid)
         if record is None and (surely or job is None or self._may_have_record(job)):
             record = await self.fetched_record(uid)
+            if record is None and job is not None and job.is_taken:
+                job = await self._still_there(job)
         if record is not None and not self.is_listed(job):
             job = await self._unlisted(record.job_key, record, uid.uid)
         if record is None or not record.claim.grant:
@@ -216,9 +231,30 @@ class JobSight:
         run = await self._run(record, job)
         if run is not None and (said := said_of(run)) is not None:
             return SeenJob(job, run, said.disruption, said.pods), record
+        await self._see_whether_it_ran(run, record)
         key, grant = record.run_key, record.claim.grant
         seen = self.mirror.disruption(key, grant), self.mirror.pods(key, grant)
         return SeenJob(job, run, *seen, self.mirror.workload(run)), record
+
+    async def _still_there(self, job: KubernetesJob) -> KubernetesJob | None:
+        """Return a Job of the queue that has no record as it is now. Another process may have let
+        it go, and deleted its record: then it is not to be taken again."""
+        found = await self.fetched(job.key)
+        if found is not None and found.uid == job.uid and self.is_listed(found):
+            return found
+        self.forget(job.id)
+        return None
+
+    async def _see_whether_it_ran(
+        self, run: KubernetesJob | None, record: KubernetesRecord
+    ) -> None:
+        """Look at the Workload of a copy as it is now, before that is said never to have run."""
+        workload = self.mirror.workload(run)
+        is_claimed = record.claim.is_live and not record.claim.has_begun
+        if run is None or workload is None or record.stop is None or not is_claimed:
+            return
+        if waits_in_kueue(run, workload):
+            await self.see_workload(workload)
 
     def _may_have_record(self, job: KubernetesJob) -> bool:
         return job.is_taken and self.mirror.of_run(job.key) is None

@@ -37,6 +37,9 @@ COPY_OF: Final = "coplace.io/copy-of"
 RECORD: Final = "coplace.io/record"
 """Annotation of a copy: the name of the record, in that cluster, that says so."""
 
+JOB_UID: Final = "coplace.io/job-uid"
+"""Label of a record: as much of the uid of its Job as the id of that has."""
+
 EXECUTOR: Final = "coplace.io/executor"
 """Label of a Job that an executor runs: its cluster, as the executor knows it."""
 ASSIGNMENT: Final = "coplace.io/assignment"

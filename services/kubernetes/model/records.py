@@ -15,7 +15,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from coplace_client.checks import require_text
 from coplace_client.errors import RejectedError
 from services.kubernetes.model.jobs import JobKey, JobUid, KubernetesJob
-from services.kubernetes.model.names import MANAGED_BY, QUEUE_NAME
+from services.kubernetes.model.names import JOB_UID, MANAGED_BY, QUEUE_NAME
 from shared.domain.times import in_utc
 from shared.kubernetes.claims import GrantClaim, StopRequest
 from shared.kubernetes.explained_wait import ExplainedWait
@@ -157,10 +157,11 @@ def record_body(
 ) -> Mapping[str, Any]:
     """Return the record of a Job that is taken into the queue."""
     key = job.key
+    labels = {QUEUE_NAME: queue, JOB_UID: job.local_id.rpartition("/")[2]}
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
-        "metadata": {"name": job.uid, "labels": {QUEUE_NAME: queue}},
+        "metadata": {"name": job.uid, "labels": labels},
         "spec": {
             "job": {
                 "apiVersion": "batch/v1",

@@ -21,6 +21,18 @@ def waits_in_kueue(copy: KubernetesJob, workload: KueueWorkload | None) -> bool:
     return copy.is_in_kueue and copy.is_suspended and copy.run_end is None and not ran
 
 
+def is_let_run(workload: KueueWorkload | None) -> bool:
+    """Return whether Kueue lets a copy run. One that is suspended begins just now, or ran and is
+    being evicted: which of them, its Workload says once that has lost its admission."""
+    return workload is not None and workload.is_admitted
+
+
+def has_not_run(copy: KubernetesJob, workload: KueueWorkload | None) -> bool:
+    """Return whether a copy waits for Kueue and has not run yet. One that was deleted while Kueue
+    let it run may have: that counts as a run."""
+    return waits_in_kueue(copy, workload) and not (copy.is_deleted and is_let_run(workload))
+
+
 def admitting(
     copy: KubernetesJob,
     seen: SeenJob,

@@ -13,7 +13,7 @@ from services.kubernetes.model.bodies import Body
 from services.kubernetes.model.jobs import KubernetesJob
 from services.kubernetes.model.names import ASSIGNMENT, EXECUTOR
 from services.kubernetes.model.run_pods import PodDisruption, kept_pods
-from services.kubernetes.processor.by_kueue import evicting, is_asked, waits_in_kueue
+from services.kubernetes.processor.by_kueue import evicting, has_not_run, is_asked, is_let_run
 from services.kubernetes.processor.effects import AdmitCopy, DeleteJob, EvictCopy, PatchJob
 from shared.kubernetes.names import JOB_ID
 from shared.kubernetes.objects import whole_of
@@ -74,7 +74,7 @@ def execute(
         return _let_go(job) if job is not None else ()
     if job is None or said.run_uid not in ("", job.uid):
         return _without_run(assignment, now_us, follows_kueue=follows_kueue)
-    if not said.run_uid and _is_in_kueue(job, seen.workload):
+    if not said.run_uid and has_not_run(job, seen.workload):
         return _in_kueue(assignment, job, seen.workload)
     if _has_ended_as_asked(assignment, job) and not job.is_deleted:
         return [DeleteJob(job)]  # before that is said: nobody lets it run again then
@@ -84,13 +84,6 @@ def execute(
 def _has_ended_as_asked(assignment: JobAssignment, job: KubernetesJob) -> bool:
     has_no_pods = job.is_quiet or job.keeps_its_start
     return assignment.job.is_suspended and has_no_pods and not job.run_end
-
-
-def _is_in_kueue(job: KubernetesJob, workload: KueueWorkload | None) -> bool:
-    """Return whether a Job has not run yet. One that was deleted while Kueue let it run may have:
-    that counts as a run."""
-    is_let_run = workload is not None and workload.is_admitted
-    return waits_in_kueue(job, workload) and not (job.is_deleted and is_let_run)
 
 
 def _in_kueue(
@@ -105,8 +98,8 @@ def _in_kueue(
             return ()
         words = f"Coplace: grant {job.granted}, {job.annotations.get(JOB_ID, '')}"
         return [AdmitCopy(workload, words)]
-    if workload is not None and workload.is_admitted:
-        return evicting(workload)  # it begins just now: what becomes of that is awaited
+    if is_let_run(workload):
+        return evicting(workload)  # what becomes of that is awaited
     return _let_go(job) if job.is_taken or job.is_deleted else [DeleteJob(job)]
 
 

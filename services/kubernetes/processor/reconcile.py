@@ -52,7 +52,7 @@ from services.kubernetes.processor.by_hand import (
     end_by_hand,
     unstarted,
 )
-from services.kubernetes.processor.by_kueue import admitting, evicting, waits_in_kueue
+from services.kubernetes.processor.by_kueue import admitting, evicting, has_not_run, is_let_run
 from services.kubernetes.processor.effects import (
     CreateCopy,
     CreateRecord,
@@ -222,7 +222,7 @@ def _is_awaited(copy: KubernetesJob, workload: KueueWorkload | None) -> bool:
     """Return whether somebody else lets a copy run, and has not yet."""
     if said_of(copy) is not None:  # its executor follows the Kueue there
         return waits_for_executor(copy)
-    return waits_in_kueue(copy, workload)
+    return has_not_run(copy, workload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +268,8 @@ class _Running:
             return wait(run, self.seen, record, self.terms, self.now_us, self._decline)
         if of_executor and not may_be_taken_back(run):
             return asking_end(run, record, record.stop.reason)
+        if is_let_run(self.seen.workload):
+            return evicting(self.seen.workload)  # what becomes of that is awaited
         return _release_copy(run, record)
 
     def _begun(self, run: KubernetesJob) -> PatchRecord:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.jobs_pb2 import JobDeclined, JobRequeued, JobStarted
 from coplace.v1.placement_pb2 import (
     ACTION_KIND_END,
     ACTION_KIND_REQUEUE,
@@ -43,8 +44,10 @@ from services.kubernetes.model.names import (
 )
 from services.kubernetes.model.queues import QueueCounts
 from services.kubernetes.model.states import QueueState
+from shared.kubernetes import decisions
 from shared.kubernetes.api import ApiUnavailableError
 from shared.kubernetes.names import GRANT, JOB_ID
+from tests.attacks.kubernetes import Watched
 from tests.support.assignments import MemoryAssignments
 from tests.support.fated_api import Fate, FatedApi, KilledError
 from tests.support.kubernetes_api import MemoryApiServer, suspended_job
@@ -54,15 +57,18 @@ from tests.unit.shared.kubernetes.objects import NOW_US
 
 CLUSTERS = ("alpha", "beta")
 BY = ("", "kueue", "executor", "executor and kueue")
+WATCHED = Watched()
 
 
 @pytest.fixture(autouse=True, scope="module")
 def impatient() -> Iterator[None]:
-    """What is tried again is tried at once."""
+    """What is tried again is tried at once, and what fails for good is not only logged."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (reconciler, executor):
             patch.setattr(module, "_RETRY_S", 0)
             patch.setattr(module, "_REFUSED_RETRY_S", 0)
+        for module in (reconciler, executor, decisions):
+            patch.setattr(module, "log", WATCHED)
         yield
 
 
@@ -83,6 +89,8 @@ class PlainCoplace:
     ends: Counter[tuple[str, int]] = field(default_factory=Counter)
     dropped: set[str] = field(default_factory=set)
     seized: set[str] = field(default_factory=set)
+    wrong: list[str] = field(default_factory=list)
+    """What nobody may say. Who publishes would take an error here for one of ingest, and go on."""
 
     async def tell(self, event: Envelope) -> None:
         async def take() -> None:
@@ -102,14 +110,12 @@ class PlainCoplace:
             case "job_submitted":
                 self.attempts[fact.job_id] = 1
             case "job_started":
-                self._answered(fact.job_id, fact.grant, "started")
+                self._answered(fact, "started")
             case "job_declined":
-                self._answered(fact.job_id, fact.grant, "declined")
+                self._answered(fact, "declined")
                 self.holders.pop(fact.job_id, None)
             case "job_requeued":
-                if fact.attempt == self.attempts[fact.job_id] + 1:
-                    self.attempts[fact.job_id] = fact.attempt
-                    self.holders.pop(fact.job_id, None)
+                self._requeued(fact)
             case "job_finished":
                 self.ends[fact.job_id, fact.attempt] += 1
                 if fact.attempt < self.attempts.get(fact.job_id, 1):
@@ -117,12 +123,23 @@ class PlainCoplace:
                 self.ended[fact.job_id] += 1
                 self.holders.pop(fact.job_id, None)
 
-    def _answered(self, job_id: str, grant: int, word: str) -> None:
-        """The first answer is final; of a job whose end was published no more is heard."""
-        if job_id in self.ended:
+    def _requeued(self, fact: JobRequeued) -> None:
+        known = self.attempts.get(fact.job_id)
+        if known is None:
+            self.wrong.append(f"{fact.job_id} was requeued before it was submitted")
+        elif fact.attempt == known + 1:
+            self.attempts[fact.job_id] = fact.attempt
+            self.holders.pop(fact.job_id, None)
+
+    def _answered(self, fact: JobStarted | JobDeclined, word: str) -> None:
+        """The first answer is final. Of a job whose end was published no more is heard, and of an
+        attempt that was seized neither: its end was the last word on its grant, and what follows
+        is dropped as of an older attempt."""
+        if fact.job_id in self.ended or (fact.job_id, fact.attempt) in self.ends:
             return
-        before = self.answers.setdefault((job_id, grant), word)
-        assert before == word, f"grant {grant} of {job_id} was {before}, then {word}"
+        before = self.answers.setdefault((fact.job_id, fact.grant), word)
+        if before != word:
+            self.wrong.append(f"grant {fact.grant} of {fact.job_id} was {before}, then {word}")
 
     def waiting(self) -> list[str]:
         gone = {*self.holders, *self.ended, *self.dropped}
@@ -253,6 +270,7 @@ class Play:
         self.executor = ExecutorPlay(self.servers["beta"]) if "executor" in by else None
         self.terms = replace(TERMS, kueue_queues={"beta": "main"}) if self.kueue else TERMS
         self.coplace = PlainCoplace(self.fate)
+        self.wrong = WATCHED.unexpected = self.coplace.wrong
         self.stalled: JobReconciler | None = None
         self.stalled_read = 0
         for server in self.servers.values():
@@ -362,7 +380,8 @@ class Play:
             and (has_grant(each) or is_released(each))
             and not each["metadata"].get("deletionTimestamp")
         )
-        assert max(running.values(), default=0) <= 1, running
+        if max(running.values(), default=0) > 1:
+            self.wrong.append(f"runs twice at once: {running}")
 
     def check_counts(self) -> None:
         """What is counted as it changes is what is seen of all Jobs."""
@@ -385,7 +404,8 @@ class Play:
         return [each for server in self.servers.values() for each in server.starts if each[1]]
 
     def check(self) -> None:
-        """What has been written so far."""
+        """What has been written, published and logged so far."""
+        assert self.wrong == []
         starts = Counter(self.starts())
         assert max(starts.values(), default=0) <= 1, starts
         declined = {grant for grant, word in self.coplace.answers.items() if word == "declined"}

@@ -74,6 +74,9 @@ class Play:
             server.on_write = self.check_starts
         self.home = self.servers[manager or clusters[0]]
         self.facts: dict[str, Envelope] = {}
+        # What nobody may write or publish: the adapter would take an error there for one of an API
+        # server or of ingest, and go on.
+        self.wrong: list[str] = []
         self.granted: set[WorkloadKey] = set()
         self.is_silent = self.was_silent = False
         self.position, self.slack_s = 0, 0.0
@@ -148,13 +151,20 @@ class Play:
 
         async def take() -> None:
             if event.id not in self.facts:
-                self.region.send(event)
+                self._send(event)
                 self.facts[event.id] = event
 
         try:
             await self.fate.around(take)
         except ApiUnavailableError:
             await self.tell(event)  # as the sender does: until it is acknowledged
+
+    def _send(self, event: Envelope) -> None:
+        try:
+            self.region.send(event)
+        except Exception as error:
+            self.wrong.append(f"{event.WhichOneof('payload')}: {error!r}")
+            raise
 
     async def explain(self, job_id: str) -> ExplainedWait | None:
         """Placement, which answers."""
@@ -228,6 +238,7 @@ class Play:
         await self.adapter.work_off()
         await self.obey()
         await self.adapter.work_off()
+        assert self.wrong == []
 
     # What is checked.
 
@@ -236,7 +247,10 @@ class Play:
         was decided for that cluster."""
         for server in self.servers.values():
             for key, body in server.workloads.items():
-                self._check(server, key, body)
+                try:
+                    self._check(server, key, body)
+                except AssertionError as error:
+                    self.wrong.append(str(error))
 
     def _check(self, server: MemoryKueue, key: WorkloadKey, body: dict[str, Any]) -> None:
         checks = {e["name"]: e["state"] for e in body["status"].get("admissionChecks", ())}
@@ -268,7 +282,8 @@ class Play:
         ]
         self.granted.add(key._replace(server=self.home.server))
         assert granted == [claim.cluster], f"{key} runs under {claim}, decided was {granted}"
-        assert set(nominated) <= {claim.cluster}
+        is_nominated = set(nominated) <= {claim.cluster}
+        assert is_nominated, f"{key} is nominated for {nominated}, granted was {claim.cluster}"
 
     def check_charges(self) -> None:
         """Every run was charged once, from the last pod's Ready to the last pod's end. What ended

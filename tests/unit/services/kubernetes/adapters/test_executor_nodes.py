@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from services.kubernetes.adapters import executor_nodes
 from services.kubernetes.adapters.executor_nodes import NodeMirror, ReportedNodes
@@ -19,29 +20,37 @@ from tests.unit.shared.kubernetes.test_node_reporter import Coplace
 
 
 class Home:
-    """What was reported."""
+    """What was reported; it refuses to take some nodes, or to let go of them."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Object] = {}
         self.writes: list[str] = []
+        self.refuses: set[str] = set()
+        self.taken = asyncio.Event()
 
     async def nodes(self) -> Sequence[Mapping[str, Any]]:
         return list(self.objects.values())
 
     async def create_node(self, body: Mapping[str, Any]) -> Object:
         name = body["metadata"]["name"]
-        self.writes.append(f"create {name}")
+        self._write("create", name)
         return self.objects.setdefault(name, dict(body))
 
     async def patch_node(self, name: str, body: Mapping[str, Any]) -> Object:
-        self.writes.append(f"patch {name}")
+        self._write("patch", name)
         self.objects[name] = merged(self.objects[name], body)
         return self.objects[name]
 
     async def delete_node(self, name: str) -> None:
-        self.writes.append(f"delete {name}")
+        self._write("delete", name)
         if self.objects.pop(name, None) is None:
             raise ApiMissingError(name)
+
+    def _write(self, verb: str, name: str) -> None:
+        self.writes.append(f"{verb} {name}")
+        if name in self.refuses:
+            raise ApiRefusedError(f"{name} is invalid")
+        self.taken.set()
 
 
 def seen(name: str, version: str = "1", **labels: str) -> Mapping[str, Any]:
@@ -82,16 +91,51 @@ async def test_all_nodes_are_reported_once_the_last_one_is() -> None:
 async def test_a_node_that_the_home_cluster_never_takes_does_not_silence_the_executor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def refuses(_body: Any) -> Any:
-        raise ApiRefusedError("invalid")
-
     home = Home()
-    monkeypatch.setattr(home, "create_node", refuses)
+    home.refuses = {"n1"}
     monkeypatch.setattr(executor_nodes, "_SETTLE_S", 0)
     mirror = NodeMirror(home)
     mirror.replace("beta", [seen("n1")])
     running = asyncio.create_task(mirror.run())
     await asyncio.wait_for(mirror.reported.wait(), 5)
+    running.cancel()
+
+
+async def test_nodes_that_the_home_cluster_refuses_keep_no_others_from_being_reported() -> None:
+    home = Home()
+    mirror = NodeMirror(home)
+    mirror.replace("beta", [seen(name) for name in ("n1", "n2", "n4", "n5")])
+    await mirror.report()
+    home.refuses, home.writes = {"n1", "n3", "n5"}, []
+    mirror.replace("beta", [seen(name, rack="7") for name in ("n1", "n2", "n3", "n4")])
+    with capture_logs() as logs:
+        await mirror.report()
+    assert home.writes == ["patch n1", "patch n2", "create n3", "patch n4", "delete n5"]
+    [refused] = logs
+    assert (refused["nodes"], refused["count"]) == ("n1, n3, n5", 3)
+    assert refused["problem"] == "n1 is invalid"
+    assert mirror.reported.is_set()
+
+
+async def test_a_node_that_was_refused_is_tried_again_once_it_changed_or_in_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    home = Home()
+    home.refuses = {"n1"}
+    mirror = NodeMirror(home)
+    mirror.replace("beta", [seen("n1")])
+    with capture_logs() as logs:
+        for _ in range(3):
+            await mirror.report()
+    assert (home.writes, len(logs)) == (["create n1"], 1)
+    mirror.changed("beta", seen("n1", "2", rack="7"))
+    await mirror.report()
+    assert len(home.writes) == 2
+    monkeypatch.setattr(executor_nodes, "_SETTLE_S", 0)
+    monkeypatch.setattr(executor_nodes, "_REFUSED_RETRY_S", 0)
+    running = asyncio.create_task(mirror.run())
+    home.refuses = set()
+    await asyncio.wait_for(home.taken.wait(), 5)
     running.cancel()
 
 

@@ -1,5 +1,6 @@
 """A copy in a cluster whose own Kueue says when it runs, with a way into it and by its executor."""
 
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +31,7 @@ class Site:
         self.alpha, self.beta = MemoryApiServer("alpha"), KueueOfJobs("beta", now_us=NOW_US)
         self.facts = Told()
         self.now_us = NOW_US
+        self.shown: list[Object] = []
         self.manager = self.another()
 
     def another(self) -> JobReconciler:
@@ -65,7 +67,8 @@ class Site:
         WorkloadWatcher(self.manager).replace("beta", self.workloads())
 
     def workloads(self) -> list[Object]:
-        return list(self.beta.kueue.workloads.values())
+        """What the watch of Workloads has."""
+        return self.shown or list(self.beta.kueue.workloads.values())
 
     @property
     def copy(self) -> JobKey:
@@ -186,6 +189,30 @@ async def test_a_run_that_began_and_was_evicted_unseen_is_not_let_run_again(site
     await site.settle()
     assert site.facts.kinds == ["job_started", "job_requeued", "job_finished", "job_submitted"]
     assert len(site.beta.starts) == 1
+
+
+@pytest.mark.parametrize("is_seen", [False, True])
+async def test_a_run_that_is_being_evicted_unseen_and_has_to_end_is_charged(
+    site: Site, *, is_seen: bool
+) -> None:
+    """Its Job is suspended already, and its Workload still admitted; of that a watch may be
+    late."""
+    await site.settle(2)
+    waited = deepcopy(site.workloads())
+    while site.beta.objects[site.copy]["spec"]["suspend"]:
+        await site.settle(1)
+    site.forget_that_it_runs()
+    site.facts.kinds.clear()
+    site.beta.evict(site.copy)
+    site.beta.edit(site.copy, {"spec": {"suspend": True}})
+    if not is_seen:
+        site.shown = waited
+    await site.manager.obey([decided(VERDICT_CANCELLED)])
+    await site.settle(4, is_ticking=False)
+    site.shown = []
+    await site.settle()
+    assert site.facts.kinds == ["job_started", "job_finished"]
+    assert not site.beta.objects
 
 
 async def test_what_kueue_does_not_let_run_in_time_gives_its_grant_back(site: Site) -> None:

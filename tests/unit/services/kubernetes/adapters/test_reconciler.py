@@ -414,3 +414,35 @@ async def test_what_a_run_cost_is_kept_and_said_while_its_record_is_there(region
     assert "0.5 service units" in event["message"]
     await region.manager.note_charge(ChargeMade(job_id="north/alpha/physics/no/1/1"))
     assert region.reasons() == ["Charged"]
+
+
+async def test_a_process_that_saw_neither_a_job_nor_its_record_does_not_decline_what_runs(
+    region: Region,
+) -> None:
+    """It was stalled while another one took the Job, and the Job is not there any more: the record
+    has the word on its grant."""
+    stalled = region.another()
+    await region.start("beta")
+    await region.settle()
+    region.alpha.edit(region.key, {"metadata": {"finalizers": []}})
+    region.alpha.remove(region.key)
+    await stalled.obey([started("beta"), decided(VERDICT_WITHDRAWN, "beta", is_void=True)])
+    assert region.facts.kinds == ["job_submitted", "job_started"]
+    [record] = region.alpha.records.values()
+    assert record["status"]["stop"]["then"] == "forget"
+
+
+async def test_a_process_that_was_stalled_takes_no_job_again_that_is_not_there_any_more(
+    region: Region,
+) -> None:
+    """It saw the Job in the queue; another one published its end and deleted its record."""
+    stalled, region.manager = region.manager, region.another()
+    await region.settle()
+    region.alpha.remove(region.key)
+    await region.settle()
+    assert not region.alpha.records
+    await stalled.obey([started("beta")])
+    await stalled.work_off()
+    assert not region.alpha.records
+    assert not region.beta.objects
+    assert region.facts.kinds[-1] == "job_declined"
