@@ -96,7 +96,7 @@ def test_a_demo_that_is_killed_leaves_no_process_behind(tmp_path: Path) -> None:
         _wait_for(run_dir / "log" / "simulation.log")
         started = _descendants(running)
         running.kill()
-    assert len(started) >= 10
+    assert len(started) >= 7  # Kafka, Redis, four processes of services, the emulator
     assert gone(started, within_s=60.0)
 
 

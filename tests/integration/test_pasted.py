@@ -156,7 +156,7 @@ def test_a_start_that_was_killed_half_way_is_reported(half_way: str) -> None:
 
 
 def test_the_story_goes_from_the_submission_to_the_statement(told: str) -> None:
-    assert re.search(r"^12 processes ready in \d+ s$", told, re.MULTILINE)
+    assert re.search(r"^6 processes ready in \d+ s$", told, re.MULTILINE)
     [job] = set(re.findall(r"north/alpha/1/\d+", told))
     assert f"{job} is to start" in told
     assert f"start {job} on 4 nodes at 3.0 GHz" in told

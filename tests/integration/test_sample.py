@@ -27,7 +27,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
 
 @pytest.fixture(scope="module")
 def shown(reader: Reader) -> str:
-    """What the start printed, during which pricing was killed once."""
+    """What the start printed, during which the process of pricing was killed once."""
     start = subprocess.Popen(
         ["coplace", "up", "--sample"],
         env={**reader.environment, "COPLACE_PRICING_GRACE_S": "5"},
@@ -36,7 +36,7 @@ def shown(reader: Reader) -> str:
         text=True,
     )
     with start:
-        kill_once(LocalServers(reader.installation.folder), "pricing", start)
+        kill_once(LocalServers(reader.installation.folder), "background", start)
         printed, _ = start.communicate(timeout=240)
     assert start.returncode == 0, printed
     return printed
@@ -54,9 +54,9 @@ def kill_once(servers: LocalServers, name: str, start: "subprocess.Popen[str]") 
 
 
 def test_a_process_that_is_killed_as_it_starts_is_waited_for(shown: str) -> None:
-    assert re.search(r"^pricing: ended once$", shown, re.MULTILINE)
-    assert re.search(r"^pricing: ready$", shown, re.MULTILINE)
-    assert re.search(r"^13 processes ready in \d+ s$", shown, re.MULTILINE)
+    assert re.search(r"^background: ended once$", shown, re.MULTILINE)
+    assert re.search(r"^background: ready$", shown, re.MULTILINE)
+    assert re.search(r"^7 processes ready in \d+ s$", shown, re.MULTILINE)
 
 
 @pytest.mark.usefixtures("shown")
