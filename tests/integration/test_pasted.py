@@ -299,6 +299,8 @@ def pasted(reader: Reader, manager: ScriptedManager) -> dict[str, str]:
         *("silent-resource-managers.md", "power-caps.md", "operate.md", "ask-for-projections.md"),
         *("dead-letters.md", "restore.md", "run-on-one-machine.md", "drain-nodes.md"),
     ):
+        # What a page before imported counts within three seconds: nobody turns pages faster.
+        time.sleep(3.0)
         paste(document)
     return found
 
