@@ -61,14 +61,21 @@ def test_a_process_that_is_killed_as_it_starts_is_waited_for(shown: str) -> None
 
 @pytest.mark.usefixtures("shown")
 def test_jobs_run_wait_and_have_ended(reader: Reader) -> None:
-    jobs = reader.paste("coplace jobs").stdout
+    # The last is submitted six seconds behind the start, and waits for hours.
+    deadline_s = time.monotonic() + 60
+    while not (waiting := re.search(r"demo/p1/10/\d+", queue := _pasted(reader, "queue p1"))):
+        assert time.monotonic() < deadline_s, queue
+        time.sleep(0.5)
+    jobs = _pasted(reader, "jobs")
     for state in ("running", "finished", "reserved|queued|waiting|pending"):
         assert re.search(rf"\| (?:{state}) ", jobs), jobs
-    waiting = re.search(r"\| (demo/\S+) +\| (?:reserved|queued|waiting|pending) ", jobs)
-    assert waiting is not None
-    why = reader.paste(f"coplace why {waiting[1]}").stdout
+    assert re.search(rf"\| {waiting[0]} +\| (?:reserved|queued|waiting|pending) ", jobs), jobs
+    why = _pasted(reader, f"why {waiting[0]}")
     assert "waits" in why or "reserved" in why
-    assert waiting[1] in reader.paste("coplace queue p1").stdout
+
+
+def _pasted(reader: Reader, command: str) -> str:
+    return reader.paste(f"coplace {command}").stdout
 
 
 @pytest.mark.usefixtures("shown")
