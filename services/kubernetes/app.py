@@ -114,7 +114,8 @@ async def _run(
             await watched(api, JOBS, queue, jobs, trim=unmanaged)
         process.readiness.wait_for("the Workloads of clusters whose Kueue lets copies run")
         for each in clusters:
-            await _follow_kueue(tasks, watched, each, apis[each.name], jobs)
+            workloads = WorkloadWatcher(jobs, meter.odd)
+            await _follow_kueue(tasks, watched, each, apis[each.name], workloads)
         for api in own_apis.values():
             await watched(api, PODS, GRANT, PodWatcher(jobs), trim=trimmed_pod)
         process.readiness.ready()
@@ -154,12 +155,11 @@ async def _follow_kueue(
     watched: Callable[..., Awaitable[None]],
     cluster: JobClusterEntry,
     api: JobServer,
-    jobs: JobReconciler,
+    workloads: WorkloadWatcher,
 ) -> None:
     """Follow the Workloads of a cluster, and answer their check, where its Kueue lets copies run;
     its executor does, where it has one."""
     if cluster.kueue_queue and not cluster.executor:
-        workloads = WorkloadWatcher(jobs)
         await watched(api, WORKLOADS, "", workloads, KUEUE_MISSING, trimmed_workload)
         tasks.create_task(GrantedCheck(api, process_clock().now_us).run())
 

@@ -175,21 +175,8 @@ class JobExecutor:
         if job is not None:
             self._work.touch(job.key)
 
-    def replace_workloads(self, cluster: str, found: Sequence[Mapping[str, Any]]) -> None:
-        """Note all Workloads of its Kueue."""
-        for fields in found:
-            self.see_workload(cluster, fields)
-
-    def see_workload(
-        self, cluster: str, fields: Mapping[str, Any], *, is_removed: bool = False
-    ) -> None:
+    def see_workload(self, found: KueueWorkload, *, is_removed: bool = False) -> None:
         """Note a Workload of Kueue that is new, has changed or was deleted."""
-        try:
-            found = workload_of(self._cluster, fields)
-        except RejectedError as error:
-            log.error("not a Workload", problem=str(error))
-            self._odd(self._cluster)
-            return
         if copy_key(found) not in self._assignments:
             return
         if is_removed:

@@ -6,13 +6,14 @@ from typing import Any, Final, Protocol
 
 import structlog
 
+from coplace_client.errors import RejectedError
 from services.kubernetes.processor.effects import AdmitCopy, EvictCopy
 from shared.kubernetes.api import ApiError, ApiMissingError
 from shared.kubernetes.objects import condition_of, mapping_of
 from shared.kueue.answers import activated, checked, deactivated
 from shared.kueue.names import GRANTED_CHECK
 from shared.kueue.paths import check_path
-from shared.kueue.workloads import CheckState, WorkloadKey
+from shared.kueue.workloads import CheckState, KueueWorkload, WorkloadKey, identified
 
 _EVERY_S: Final = 10.0
 _ADVICE: Final = "create it and name it in the ClusterQueue: docs/how-to/kubernetes-jobs.md"
@@ -23,29 +24,36 @@ log = structlog.get_logger(__name__)
 class WorkloadTaker(Protocol):
     """Takes Workloads of Kueue; the reconciler and the executor do."""
 
-    def replace_workloads(self, cluster: str, found: Sequence[Mapping[str, Any]]) -> None: ...
-    def see_workload(
-        self, cluster: str, fields: Mapping[str, Any], *, is_removed: bool = False
-    ) -> None: ...
+    def see_workload(self, found: KueueWorkload, *, is_removed: bool = False) -> None: ...
 
 
 class WorkloadWatcher:
-    """Passes Workloads on."""
+    """Passes Workloads on; `odd` gets the cluster of one that cannot be read."""
 
-    def __init__(self, jobs: WorkloadTaker) -> None:
-        self._jobs = jobs
+    def __init__(self, jobs: WorkloadTaker, odd: Callable[[str], object] = str) -> None:
+        self._jobs, self._odd = jobs, odd
 
     def replace(self, cluster: str, found: Sequence[Mapping[str, Any]]) -> None:
         """Pass on all Workloads."""
-        self._jobs.replace_workloads(cluster, found)
+        for fields in found:
+            self.changed(cluster, fields)
 
     def changed(self, cluster: str, found: Mapping[str, Any]) -> None:
         """Pass on a Workload that is new, or has changed."""
-        self._jobs.see_workload(cluster, found)
+        self._pass_on(cluster, found, is_removed=False)
 
     def deleted(self, cluster: str, found: Mapping[str, Any]) -> None:
         """Pass on that a Workload was deleted."""
-        self._jobs.see_workload(cluster, found, is_removed=True)
+        self._pass_on(cluster, found, is_removed=True)
+
+    def _pass_on(self, cluster: str, fields: Mapping[str, Any], *, is_removed: bool) -> None:
+        try:
+            found = identified(cluster, fields)
+        except RejectedError as error:
+            log.error("not a Workload", cluster=cluster, problem=str(error))
+            self._odd(cluster)
+        else:
+            self._jobs.see_workload(found, is_removed=is_removed)
 
 
 class CopyWorkloadApi(Protocol):

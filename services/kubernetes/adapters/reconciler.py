@@ -48,7 +48,7 @@ from shared.kubernetes.events import UserEvents
 from shared.kubernetes.explained_wait import ExplainedWait
 from shared.kubernetes.facts import FactTaker
 from shared.kubernetes.work_list import WorkList
-from shared.kueue.workloads import identified as workload_of
+from shared.kueue.workloads import KueueWorkload
 
 _RETRY_S: Final = 2.0
 _REFUSED_RETRY_S: Final = 60.0
@@ -156,21 +156,8 @@ class JobReconciler:
             self._odd(cluster)
             return None
 
-    def replace_workloads(self, cluster: str, found: Sequence[Mapping[str, Any]]) -> None:
-        """Note all Workloads of a cluster's Kueue."""
-        for fields in found:
-            self.see_workload(cluster, fields)
-
-    def see_workload(
-        self, cluster: str, fields: Mapping[str, Any], *, is_removed: bool = False
-    ) -> None:
+    def see_workload(self, found: KueueWorkload, *, is_removed: bool = False) -> None:
         """Note a Workload of Kueue that is new, has changed or was deleted."""
-        try:
-            found = workload_of(cluster, fields)
-        except RejectedError as error:
-            log.error("not a Workload", cluster=cluster, problem=str(error))
-            self._odd(cluster)
-            return
         if is_removed:
             self.mirror.lose_workload(found)
         elif (uid := self.mirror.see_workload(found)) is not None:

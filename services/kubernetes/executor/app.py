@@ -78,7 +78,7 @@ async def _run(
         await watched(here, NODES, own.node_selector, nodes, node)
         if own.kueue:
             waits("the Workloads of its own cluster")
-            workloads = WorkloadWatcher(executor)
+            workloads = WorkloadWatcher(executor, meter.odd)
             await watched(here, WORKLOADS, "", workloads, trimmed_workload, KUEUE_MISSING)
             tasks.create_task(GrantedCheck(here, now_us).run())
         process.readiness.ready()

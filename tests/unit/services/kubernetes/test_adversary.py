@@ -31,6 +31,7 @@ from hypothesis import strategies as st
 
 from services.kubernetes.adapters import executor, reconciler
 from services.kubernetes.adapters.executor import JobExecutor
+from services.kubernetes.adapters.kueue import WorkloadWatcher
 from services.kubernetes.adapters.reconciler import JobReconciler
 from services.kubernetes.adapters.releasing import JobReleaser
 from services.kubernetes.model.assignments import JobAssignment, job_shown
@@ -224,7 +225,9 @@ class ExecutorPlay:
     def see_workloads(self) -> None:
         """The watch of Kueue's Workloads is there."""
         if isinstance(self.server, KueueOfJobs):
-            self.process.replace_workloads("beta", list(self.server.kueue.workloads.values()))
+            WorkloadWatcher(self.process).replace(
+                "beta", list(self.server.kueue.workloads.values())
+            )
 
     def deliver(self, most: int) -> None:
         """Some of what both watches have."""
@@ -323,7 +326,7 @@ class Play:
     def see_workloads(self) -> None:
         """The watch of Kueue's Workloads is there."""
         if self.kueue is not None and self.executor is None:
-            self.manager.replace_workloads("beta", list(self.kueue.kueue.workloads.values()))
+            WorkloadWatcher(self.manager).replace("beta", list(self.kueue.kueue.workloads.values()))
 
     def control(self, name: str, keys: Sequence[JobKey], *, slowly: bool = False) -> None:
         """Controllers look at Jobs; at all of those that are in its queue Kueue does."""
