@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -86,24 +87,18 @@ def run_together(name: str, mains: Mapping[str, Main]) -> None:
     measured = {each: Telemetry(each, config) for each in mains}
     processes = {each: Process(config, own, stop=stop) for each, own in measured.items()}
     try:
-        asyncio.run(_run(mains, processes))
+        with ExitStack() as stack:
+            for telemetry in measured.values():
+                stack.callback(telemetry.close)
+            asyncio.run(_run(mains, processes))
     except WrongSettingsError:  # `run` says so
-        _close(measured)
         raise
     except CannotStartError as error:
-        _close(measured)
         log.critical("cannot start", problem=str(error))
         raise SystemExit(1) from None
     except Exception as error:  # noqa: BLE001 the process ends here, whatever it was
-        _close(measured)
         end_process(name, error)
-    _close(measured)
     log.info("stopped")
-
-
-def _close(measured: Mapping[str, Telemetry]) -> None:
-    for telemetry in measured.values():
-        telemetry.close()
 
 
 async def _run(mains: Mapping[str, Main], processes: Mapping[str, Process]) -> None:
