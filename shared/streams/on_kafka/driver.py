@@ -16,7 +16,6 @@ from aiokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
 
 from coplace_client.life import pause
 from shared.catalogue.record import Record, TopicPartition
-from shared.domain.rounds import RoundSource
 from shared.process.crash import end_process
 from shared.process.settings import Settings
 from shared.streams.on_kafka.assignors import KeyedUnits, SingleUnit
@@ -328,10 +327,6 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
         if paused - full:
             self._consumer.resume(*(paused - full))
 
-    @property
-    def _relaxed_s(self) -> float:
-        return self.stage.relaxed_s if self.stage.rounds is RoundSource.CLOCK else 0.0
-
     def _new_consumer(self) -> AIOKafkaConsumer:
         session_ms = int(self._deployment.settings.session_timeout_s * 1000)
         return AIOKafkaConsumer(
@@ -347,7 +342,7 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
             max_poll_interval_ms=_MAX_BATCH_MS,
             retry_backoff_ms=RETRY_BACKOFF_MS,
             max_partition_fetch_bytes=self._deployment.max_record_bytes,
-            **self._deployment.fetching(self._relaxed_s),
+            **self._deployment.fetching(self.stage.late_s),
         )
 
 

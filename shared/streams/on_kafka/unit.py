@@ -79,7 +79,7 @@ class KafkaUnit:
         self._is_clocked = self.unit.stage.rounds is RoundSource.CLOCK
         self._round_began_s = time.monotonic()
         self._next_round_s = self._round_began_s if self._is_clocked else math.inf
-        self._relaxed_s = self.unit.stage.relaxed_s if self._is_clocked else 0.0
+        self._late_s = self.unit.stage.late_s
         self.committed: dict[TopicPartition, int] = dict(committed or {})
 
     @classmethod
@@ -207,7 +207,7 @@ class KafkaUnit:
 
     @property
     def _period_s(self) -> float:
-        return max(self._deployment.settings.round_period_s, self._relaxed_s)
+        return max(self._deployment.settings.round_period_s, self._late_s)
 
     def _take(self) -> Sequence[Record]:
         batch, self._inbox = self._inbox[:BATCH_RECORDS], self._inbox[BATCH_RECORDS:]
@@ -267,8 +267,8 @@ class KafkaUnit:
         """Return how long the pending commit waits for more: with outputs not at all, but for those
         of a relaxed stage, which wait for the end of their round."""
         if not self._pending.outputs:
-            return max(_LINGER_S, self._relaxed_s)
-        return 0.0 if self._has_ended_round else self._relaxed_s
+            return max(_LINGER_S, self._late_s)
+        return 0.0 if self._has_ended_round else self._late_s
 
     async def _flush(self) -> None:
         self._deployment.hooks.step.reached("handled")

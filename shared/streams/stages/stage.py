@@ -117,6 +117,11 @@ class Stage:
     relaxed_s: float = 0.0
 
     @property
+    def late_s(self) -> float:
+        """Return how late its work may be, s: barriers that others wait for are never late."""
+        return self.relaxed_s if self.rounds is RoundSource.CLOCK else 0.0
+
+    @property
     def changelog(self) -> str:
         """Return the compacted topic of this stage's state."""
         return f"changelog.{self.name}"
